@@ -1,0 +1,1 @@
+"""The Kubernetes side of Muster: everything that talks to the API server."""

@@ -1,0 +1,78 @@
+"""What a reconcile wants done to the cluster, as values: create, patch, delete, tell.
+
+Effects are made by pure functions and carried out, in order, by `admission.controllers.act`, which stops at the first
+that fails and has the object reconciled again from what the cluster then says. So each of them has to be idempotent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An object in the cluster. `kind` is the plain kind ("Pod", "Job", "Workload"); `uid` empty means any."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+class PatchKind(Enum):
+    """Content type of a patch."""
+
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create `body` (a whole manifest). That it exists already, with the same controller, is no failure."""
+
+    ref: Ref
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Change an object. `resource_version` is a precondition; a conflict means "reconcile again"."""
+
+    ref: Ref
+    body: dict[str, Any] | list[dict[str, Any]]
+    kind: PatchKind = PatchKind.MERGE
+    subresource: str | None = None
+    resource_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an object. That it is gone already is no failure."""
+
+    ref: Ref
+    grace_seconds: int | None = None
+    resource_version: str | None = None
+
+
+class Severity(Enum):
+    """Type of a Kubernetes Event."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A Kubernetes Event about an object; batched and rate-limited, never a reason to fail."""
+
+    ref: Ref
+    reason: str
+    message: str
+    severity: Severity = Severity.NORMAL
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+Effect = Create | Patch | Delete | Tell

@@ -1,0 +1,1 @@
+"""Client, informers and leader lease: the only package that imports `kubernetes`."""

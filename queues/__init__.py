@@ -1,0 +1,1 @@
+"""The queue side of Muster: it knows nothing of Kubernetes' HTTP."""

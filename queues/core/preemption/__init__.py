@@ -1,0 +1,1 @@
+"""Who has to go: candidates and the search for the fewest victims."""

@@ -1,0 +1,1 @@
+"""Where the pods of a gang go: the domain tree and placement in it."""

@@ -1,0 +1,1 @@
+"""What people look at: JSON, the visibility API and a page, served by Flask from the read model."""
