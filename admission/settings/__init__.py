@@ -1,0 +1,61 @@
+"""The settings of every Muster process: Kueue's Configuration with Muster's own section beside it.
+
+`load` reads a file and names the field that is wrong; `Settings` is the frozen result. Nothing here acts on a setting.
+"""
+
+from admission.settings.configuration import (
+    AdmissionFairSharing,
+    FairSharing,
+    GpuPods,
+    Inspection,
+    Integrations,
+    Journal,
+    LabelSelector,
+    LeaderElection,
+    Muster,
+    ObjectRetentionPolicies,
+    QuotaCheckStrategy,
+    RequeuingStrategy,
+    RequeuingTimestamp,
+    Resources,
+    ResourceTransformation,
+    SelectorExpression,
+    SelectorOperator,
+    Settings,
+    TransformationStrategy,
+    WaitForPodsReady,
+    WithoutQueue,
+)
+from admission.settings.durations import Seconds
+from admission.settings.loading import SettingsError, dump, load, parse
+from admission.settings.problems import warnings
+
+__all__ = [
+    "AdmissionFairSharing",
+    "FairSharing",
+    "GpuPods",
+    "Inspection",
+    "Integrations",
+    "Journal",
+    "LabelSelector",
+    "LeaderElection",
+    "Muster",
+    "ObjectRetentionPolicies",
+    "QuotaCheckStrategy",
+    "RequeuingStrategy",
+    "RequeuingTimestamp",
+    "ResourceTransformation",
+    "Resources",
+    "Seconds",
+    "SelectorExpression",
+    "SelectorOperator",
+    "Settings",
+    "SettingsError",
+    "TransformationStrategy",
+    "WaitForPodsReady",
+    "WithoutQueue",
+    "dump",
+    "load",
+    "parse",
+    "warnings",
+]

@@ -1,0 +1,115 @@
+"""Knows Kueue's feature gates: their defaults, and which of them can be set here.
+
+Decides from the name and the value alone whether a gate may be given, and why not. A gate that would change behaviour
+that Muster does not have is refused by name; it never lets a setting pass that would silently do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+#: Read by the code: both values do what Kueue's do.
+SWITCHED: Final = {
+    "DisableWaitForPodsReady": False,
+    "PartialAdmission": True,
+    "PrioritySortingWithinCohort": True,
+    "VisibilityOnDemand": True,
+    "WorkloadPriorityClassDefaulting": True,
+}
+
+#: How Kueue does something inside, or a feature that is reached through other objects and settings only, which say
+#: themselves when it is missing. Either value is accepted and nothing observable follows from it.
+NEUTRAL: Final = {
+    "CleanupProvisioningRequestsOnEviction": True,
+    "DeferRayServiceFinalizationForRedisCleanup": True,
+    "FlavorFungibilityPreserveScanProgress": True,
+    "KueueDRAIntegration": True,
+    "KueueDRAIntegrationExtendedResource": True,
+    "KueueDRAIntegrationPartitionableDevices": True,
+    "LWSImmutableGroupSize": True,
+    "LocalQueueMetrics": True,
+    "MetricForWorkloadCreationLatency": True,
+    "MetricsForCohorts": True,
+    "MultiKueue": True,
+    "MultiKueueAdaptersForCustomJobs": True,
+    "MultiKueueIncrementalDispatcherConfig": True,
+    "MultiKueueIncrementalDispatcherRespectConfigOrder": True,
+    "MultiKueueKubeConfigPathValidation": True,
+    "MultiKueueRemoteSpecSync": True,
+    "RecomputeAssignmentUponPreemptionTargetsOverlap": True,
+    "RemoveFinalizersWithStrictPatch": True,
+    "SchedulingEquivalenceHashing": True,
+    "SkipAncestorCheckForDeletedWorkloads": True,
+    "TASAssignmentsEncodingByHostnamePrefix": True,
+    "TASCacheNodeMatchResults": True,
+    "TASCacheTopologyTree": True,
+    "TASCachingRemainingResources": True,
+    "TASRecomputeAssignmentWithinSchedulingCycle": True,
+    "UnadmittedWorkloadsObservability": True,
+    "ValidateRayAndSparkJobUpdates": True,
+    "VectorizedResourceRequests": True,
+    "WorkloadRequestUseMergePatch": False,
+}
+
+#: Behaviour that is always as the default says; the other value is refused.
+FIXED: Final = {
+    "AdmissionFairSharing": True,
+    "AdmissionGatedBy": True,
+    "AssignQueueLabelsForPods": True,
+    "ConcurrentAdmission": False,
+    "CustomMetricLabels": False,
+    "ElasticJobsViaWorkloadSlices": True,
+    "ElasticJobsViaWorkloadSlicesWithTAS": False,
+    "FailureRecoveryPolicy": False,
+    "FairSharingPreemptWithinNominal": True,
+    "FairSharingPrioritizeNonBorrowing": True,
+    "FastQuotaReleaseInPodIntegration": False,
+    "FinishOrphanedWorkloads": True,
+    "FlavorFungibility": True,
+    "KueueDRAIntegrationConsumableCapacity": False,
+    "KueueDRARejectWorkloadsWhenDRADisabled": True,
+    "ManagedJobsNamespaceSelectorAlwaysRespected": True,
+    "MultiKueueClusterProfile": False,
+    "MultiKueueManagerQuotaAutomation": False,
+    "MultiKueueOrchestratedPreemption": False,
+    "PodIntegrationValidateGroupOwner": True,
+    "PrioritizePreemptorWorkloads": False,
+    "PriorityBoost": False,
+    "QuotaCheckStrategy": True,
+    "ReclaimablePods": True,
+    "RejectUpdatesToCQWithInvalidOnFlavors": False,
+    "SchedulerLibraryIntegration": False,
+    "ShortWorkloadNames": False,
+    "SkipReassignmentForPodOwnedWorkloads": True,
+    "SparkApplicationIntegration": False,
+    "TASBalancedPlacement": False,
+    "TASFailedNodeReplacement": True,
+    "TASFailedNodeReplacementFailFast": True,
+    "TASHandleOverlappingFlavors": True,
+    "TASMultiLayerTopology": True,
+    "TASProfileMixed": True,
+    "TASReplaceNodeDueToNotReadyOverFixedTime": False,
+    "TASReplaceNodeOnNodeTaints": True,
+    "TASReplaceNodeOnPodTermination": True,
+    "TASRespectNodeAffinityPreferred": False,
+    "TASValidateWorkloadSliceSize": True,
+    "TLSOptions": True,
+    "TopologyAwareScheduling": True,
+    "UnadmittedWorkloadsExplicitStatus": False,
+    "WorkloadIdentifierAnnotations": True,
+    "WorkloadValidateResourcesAreNonNegative": True,
+    "WorkloadValidationForPodSetMetadata": True,
+}
+
+DEFAULTS: Final[Mapping[str, bool]] = {**SWITCHED, **NEUTRAL, **FIXED}
+
+
+def problem(name: str, value: bool) -> str | None:
+    """Why this gate cannot be set to `value`, and what to do; None when it can."""
+    if name not in DEFAULTS:
+        return "there is no feature gate of this name; remove it or correct its spelling"
+    if name in FIXED and value != FIXED[name]:
+        wanted = str(FIXED[name]).lower()
+        return f"{str(value).lower()} is not available here; Muster always behaves as with {wanted}: remove the gate"
+    return None

@@ -1,0 +1,192 @@
+"""Decides which values of well-formed settings cannot be used, and what is asked for and not there.
+
+Works from the settings alone; each sentence begins with the field's path and ends with what to do. Never lets a setting
+pass that would silently do nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from admission.settings import gates
+from admission.settings.configuration import LabelSelector, PreemptionStrategy, Settings
+
+#: Integrations that Muster has an adapter for, and those that Kueue has besides.
+FRAMEWORKS: Final = ("batch/job", "pod")
+_FOREIGN_FRAMEWORKS: Final = frozenset(
+    {
+        "kubeflow.org/mpijob",
+        "kubeflow.org/paddlejob",
+        "kubeflow.org/pytorchjob",
+        "kubeflow.org/tfjob",
+        "kubeflow.org/xgboostjob",
+        "kubeflow.org/jaxjob",
+        "ray.io/rayjob",
+        "ray.io/raycluster",
+        "ray.io/rayservice",
+        "jobset.x-k8s.io/jobset",
+        "workload.codeflare.dev/appwrapper",
+        "trainer.kubeflow.org/trainjob",
+        "sparkoperator.k8s.io/sparkapplication",
+        "deployment",
+        "statefulset",
+        "leaderworkerset.x-k8s.io/leaderworkerset",
+    }
+)
+
+STRATEGY_LISTS: Final = (
+    (PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,),
+    (PreemptionStrategy.LESS_THAN_INITIAL_SHARE,),
+    (PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, PreemptionStrategy.LESS_THAN_INITIAL_SHARE),
+)
+_LABEL_KEY: Final = re.compile(
+    r"^(?:(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
+
+
+def warnings(settings: Settings) -> tuple[str, ...]:
+    """What these settings ask for and do not get, or do not need."""
+    found = []
+    if settings.fair_sharing is not None:
+        found.append("fairSharing is not honoured yet; queues of a cohort are ordered by priority and age")
+    if settings.admission_fair_sharing is not None:
+        found.append("admissionFairSharing is not honoured yet; a LocalQueue's past use does not count")
+    if settings.metrics.enable_cluster_queue_resources:
+        found.append("metrics.enableClusterQueueResources is not needed; these series are always there")
+    return tuple(found)
+
+
+def problems(settings: Settings) -> Iterator[str]:
+    """Each field with a value that cannot be used, its reason and the way out."""
+    yield from _process_problems(settings)
+    yield from _behaviour_problems(settings)
+    yield from _integration_problems(settings)
+    yield from _absent(settings)
+    for name, value in settings.feature_gates.items():
+        if why := gates.problem(name, value):
+            yield f"featureGates.{name}: {why}"
+
+
+def _process_problems(settings: Settings) -> Iterator[str]:
+    for path, port in (
+        ("webhook.port", settings.webhook.port),
+        ("visibilityServer.bindPort", settings.visibility_server.bind_port),
+        ("muster.inspection.bindPort", settings.muster.inspection.bind_port),
+    ):
+        if not 0 <= port <= 65535:
+            yield f"{path}: {port} is not a port; write 1 to 65535, or 0 for any free one"
+    for path, address in (
+        ("metrics.bindAddress", settings.metrics.bind_address),
+        ("health.healthProbeBindAddress", settings.health.health_probe_bind_address),
+    ):
+        if address not in {"", "0"} and not re.fullmatch(r".*:\d{1,5}", address):
+            yield f"{path}: {address!r} is not an address; write HOST:PORT, :PORT, or 0 to turn it off"
+    election = settings.leader_election
+    if election.resource_lock != "leases":
+        yield f"leaderElection.resourceLock: {election.resource_lock!r} is not supported; write leases"
+    if election.leader_elect and not election.lease_duration > election.renew_deadline > 1.2 * election.retry_period:
+        yield "leaderElection: leaseDuration has to be above renewDeadline, and that above 1.2 times retryPeriod"
+    if election.leader_elect and election.retry_period < 1:
+        yield "leaderElection.retryPeriod: has to be 1s or more"
+    if settings.client_connection.qps <= 0 or settings.client_connection.burst <= 0:
+        yield "clientConnection: qps and burst have to be above 0"
+
+
+def _behaviour_problems(settings: Settings) -> Iterator[str]:
+    for path, number in _numbers(settings):
+        if number is not None and number < 0:
+            yield f"{path}: {number:g} is negative; write 0 or more"
+    fair = settings.fair_sharing
+    if fair is not None and fair.preemption_strategies not in STRATEGY_LISTS:
+        allowed = " or ".join(str([strategy.value for strategy in strategies]) for strategies in STRATEGY_LISTS)
+        yield f"fairSharing.preemptionStrategies: write {allowed}"
+    usage = settings.admission_fair_sharing
+    if usage is not None and usage.usage_sampling_interval <= 0:
+        yield "admissionFairSharing.usageSamplingInterval: has to be above 0s"
+    inputs = [transformation.input for transformation in settings.resources.transformations]
+    for index, name in enumerate(inputs):
+        if name in inputs[:index]:
+            yield f"resources.transformations[{index}].input: {name!r} is there twice; merge the two"
+    if settings.muster.journal.capacity < 1:
+        yield "muster.journal.capacity: has to be 1 or more"
+
+
+def _numbers(settings: Settings) -> Iterator[tuple[str, float | None]]:
+    """Everything that may be zero and not less."""
+    ready = settings.wait_for_pods_ready
+    if ready is not None:
+        yield "waitForPodsReady.timeout", ready.timeout
+        yield "waitForPodsReady.recoveryTimeout", ready.recovery_timeout
+        strategy = ready.requeuing_strategy
+        yield "waitForPodsReady.requeuingStrategy.backoffLimitCount", strategy.backoff_limit_count
+        yield "waitForPodsReady.requeuingStrategy.backoffBaseSeconds", strategy.backoff_base_seconds
+        yield "waitForPodsReady.requeuingStrategy.backoffMaxSeconds", strategy.backoff_max_seconds
+    usage = settings.admission_fair_sharing
+    if usage is not None:
+        yield "admissionFairSharing.usageHalfLifeTime", usage.usage_half_life_time
+        for name, weight in usage.resource_weights.items():
+            yield f"admissionFairSharing.resourceWeights.{name}", weight
+    retention = settings.object_retention_policies
+    if retention is not None:
+        yield "objectRetentionPolicies.workloads.afterFinished", retention.workloads.after_finished
+        deactivated = retention.workloads.after_deactivated_by_kueue
+        yield "objectRetentionPolicies.workloads.afterDeactivatedByKueue", deactivated
+    yield "muster.journal.retention", settings.muster.journal.retention
+
+
+def _integration_problems(settings: Settings) -> Iterator[str]:
+    frameworks = settings.integrations.frameworks
+    for index, name in enumerate(frameworks):
+        path = f"integrations.frameworks[{index}]"
+        if name in frameworks[:index]:
+            yield f"{path}: {name!r} is there twice; remove one"
+        elif name in _FOREIGN_FRAMEWORKS:
+            yield f"{path}: Muster has no adapter for {name!r} yet, so its jobs would run unqueued; remove it"
+        elif name not in FRAMEWORKS:
+            yield f"{path}: {name!r} is not known; write one of {', '.join(FRAMEWORKS)}"
+    for index, key in enumerate(settings.integrations.label_keys_to_copy):
+        if not _LABEL_KEY.fullmatch(key):
+            yield f"integrations.labelKeysToCopy[{index}]: {key!r} is not a label key"
+    selector = settings.managed_namespaces
+    for name in ("kube-system", settings.namespace):
+        if selector.matches({"kubernetes.io/metadata.name": name}):
+            yield (
+                f"managedJobsNamespaceSelector: matches the namespace {name}, which has to stay out; "
+                "add the expression kubernetes.io/metadata.name NotIn with its name"
+            )
+    yield from _selector_problems("managedJobsNamespaceSelector", selector)
+    yield from _selector_problems("muster.gpuPods.namespaceSelector", settings.muster.gpu_pods.namespace_selector)
+
+
+def _selector_problems(path: str, selector: LabelSelector) -> Iterator[str]:
+    for index, expression in enumerate(selector.match_expressions):
+        wants_values = expression.operator.value in {"In", "NotIn"}
+        if wants_values != bool(expression.values):
+            rule = "needs values" if wants_values else "takes no values"
+            yield f"{path}.matchExpressions[{index}]: {expression.operator.value} {rule}"
+
+
+def _absent(settings: Settings) -> Iterator[str]:
+    """Fields that name behaviour which is not there."""
+    external = "jobs of other controllers cannot be queued from outside yet; remove it"
+    asked = {
+        "multiKueue": (settings.multi_kueue, "dispatching to other clusters is not there yet; remove it"),
+        "integrations.externalFrameworks": (settings.integrations.external_frameworks, external),
+        "resources.deviceClassMappings": (
+            settings.resources.device_class_mappings,
+            "quota for DRA device classes is not there yet; remove it",
+        ),
+        "pprofBindAddress": (settings.pprof_bind_address not in {"", "0"}, "there is no pprof in Python; remove it"),
+        "metrics.customLabels": (settings.metrics.custom_labels, "custom metric labels are not there yet; remove it"),
+    }
+    for path, (value, why) in asked.items():
+        if value:
+            yield f"{path}: {why}"
+    tls = settings.tls
+    if tls is not None:
+        if tls.min_version not in {"VersionTLS12", "VersionTLS13"}:
+            yield f"tls.minVersion: {tls.min_version!r} is not supported; write VersionTLS12 or VersionTLS13"
+        if tls.cipher_suites or tls.curve_preferences:
+            yield "tls: cipherSuites and curvePreferences cannot be chosen; remove them (OpenSSL's defaults are used)"
