@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from admission.api import meta
 from admission.settings import gates
 from admission.settings.durations import Seconds
 
@@ -27,41 +28,14 @@ class Section(
     """Camel case outside, snake case inside; what it does not know is an error."""
 
 
-class SelectorOperator(Enum):
-    IN = "In"
-    NOT_IN = "NotIn"
-    EXISTS = "Exists"
-    DOES_NOT_EXIST = "DoesNotExist"
+class LabelSelectorRequirement(meta.LabelSelectorRequirement, forbid_unknown_fields=True):
+    """The API's, but strict."""
 
 
-class SelectorExpression(Section, frozen=True):
-    key: str
-    operator: SelectorOperator
-    values: tuple[str, ...] = ()
+class LabelSelector(meta.LabelSelector, forbid_unknown_fields=True):
+    """The API's, but strict; `admission.api.meta.selects` says what it matches."""
 
-
-class LabelSelector(Section, frozen=True):
-    """All labels and all expressions have to match; an empty selector matches everything."""
-
-    match_labels: dict[str, str] = {}
-    match_expressions: tuple[SelectorExpression, ...] = ()
-
-    def matches(self, labels: dict[str, str]) -> bool:
-        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            _holds(expression, labels) for expression in self.match_expressions
-        )
-
-
-def _holds(expression: SelectorExpression, labels: dict[str, str]) -> bool:
-    match expression.operator:
-        case SelectorOperator.IN:
-            return labels.get(expression.key) in expression.values
-        case SelectorOperator.NOT_IN:
-            return labels.get(expression.key) not in expression.values
-        case SelectorOperator.EXISTS:
-            return expression.key in labels
-        case SelectorOperator.DOES_NOT_EXIST:
-            return expression.key not in labels
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
 # ------------------------------------------------------------------ serving and process
@@ -349,11 +323,7 @@ class Settings(Section, frozen=True):
         """Which namespaces have their jobs managed, by the namespaces' labels."""
         return self.managed_jobs_namespace_selector or LabelSelector(
             match_expressions=(
-                SelectorExpression(
-                    key=NAMESPACE_NAME_LABEL,
-                    operator=SelectorOperator.NOT_IN,
-                    values=("kube-system", self.namespace),
-                ),
+                LabelSelectorRequirement(NAMESPACE_NAME_LABEL, "NotIn", ("kube-system", self.namespace)),
             )
         )
 

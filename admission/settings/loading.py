@@ -20,7 +20,6 @@ from admission.settings import durations
 from admission.settings.configuration import (
     V1BETA1,
     V1BETA2,
-    Section,
     Settings,
     WaitForPodsReady,
 )
@@ -161,8 +160,8 @@ def _names_at(path: str) -> list[str]:
     return [field.encode_name for field in msgspec.structs.fields(kind)]
 
 
-def _sections(kind: Any) -> Iterator[type[Section]]:
-    if isinstance(kind, type) and issubclass(kind, Section):
+def _sections(kind: Any) -> Iterator[type[msgspec.Struct]]:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         yield kind
     for part in get_args(kind):
         yield from _sections(part)

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from admission.api.meta import selects
 from admission.settings import gates
-from admission.settings.configuration import LabelSelector, PreemptionStrategy, Settings
+from admission.settings.configuration import NAMESPACE_NAME_LABEL, LabelSelector, PreemptionStrategy, Settings
 
 #: Integrations that Muster has an adapter for, and those that Kueue has besides.
 FRAMEWORKS: Final = ("batch/job", "pod")
@@ -151,7 +152,7 @@ def _integration_problems(settings: Settings) -> Iterator[str]:
             yield f"integrations.labelKeysToCopy[{index}]: {key!r} is not a label key"
     selector = settings.managed_namespaces
     for name in ("kube-system", settings.namespace):
-        if selector.matches({"kubernetes.io/metadata.name": name}):
+        if selects(selector, {NAMESPACE_NAME_LABEL: name}):
             yield (
                 f"managedJobsNamespaceSelector: matches the namespace {name}, which has to stay out; "
                 "add the expression kubernetes.io/metadata.name NotIn with its name"
@@ -162,10 +163,13 @@ def _integration_problems(settings: Settings) -> Iterator[str]:
 
 def _selector_problems(path: str, selector: LabelSelector) -> Iterator[str]:
     for index, expression in enumerate(selector.match_expressions):
-        wants_values = expression.operator.value in {"In", "NotIn"}
-        if wants_values != bool(expression.values):
-            rule = "needs values" if wants_values else "takes no values"
-            yield f"{path}.matchExpressions[{index}]: {expression.operator.value} {rule}"
+        place, operator = f"{path}.matchExpressions[{index}]", expression.operator
+        if operator not in {"In", "NotIn", "Exists", "DoesNotExist"}:
+            yield f"{place}.operator: {operator!r} is not known; write In, NotIn, Exists or DoesNotExist"
+        elif (operator in {"In", "NotIn"}) != bool(expression.values):
+            yield f"{place}.values: {operator} {'takes none' if expression.values else 'needs some'}"
+        if not _LABEL_KEY.fullmatch(expression.key):
+            yield f"{place}.key: {expression.key!r} is not a label key"
 
 
 def _absent(settings: Settings) -> Iterator[str]:
