@@ -1,0 +1,61 @@
+# Two commands do everything: `make demo` and `make test`. Both set up what they need, in .venv and in a cache folder.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup control-plane demo test test-unit test-properties test-cluster lint format generate lock clean
+
+help:  ## What there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Muster needs Python 3.11 or newer; say which with PYTHON=..."; exit 1; }
+	@echo "setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(READY)  ## The virtual environment, from the lock file
+
+control-plane: $(READY)  ## etcd, kube-apiserver and friends, built once into the cache
+	@$(BIN)/python -m tests.controlplane.build
+
+demo: control-plane  ## A busy hour of a real GPU cluster, in small (KEEP=1 leaves it running)
+	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep,)
+
+test: lint test-unit test-properties test-cluster  ## Everything
+
+test-unit: $(READY)  ## Pure tests, in under a minute
+	$(BIN)/python -m pytest tests/unit
+
+test-properties: $(READY)  ## Invariants under random events
+	$(BIN)/python -m pytest tests/properties
+
+test-cluster: control-plane  ## Against a real control plane
+	$(BIN)/python -m pytest tests/cluster
+
+lint: $(READY)  ## ruff, mypy --strict, import contracts, stale generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m admission.api.crds --check
+
+format: $(READY)  ## Let ruff lay out the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+generate: $(READY)  ## The manifests that are made from the code
+	$(BIN)/python -m admission.api.crds
+
+lock: $(READY)  ## New exact versions, with hashes, from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		--extra dev pyproject.toml --output-file requirements.lock
+
+clean:  ## Remove the virtual environment and caches of this checkout
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
