@@ -28,11 +28,11 @@ class Section(
     """Camel case outside, snake case inside; what it does not know is an error."""
 
 
-class LabelSelectorRequirement(meta.LabelSelectorRequirement, forbid_unknown_fields=True):
+class LabelSelectorRequirement(meta.LabelSelectorRequirement, frozen=True, forbid_unknown_fields=True):
     """The API's, but strict."""
 
 
-class LabelSelector(meta.LabelSelector, forbid_unknown_fields=True):
+class LabelSelector(meta.LabelSelector, frozen=True, forbid_unknown_fields=True):
     """The API's, but strict; `admission.api.meta.selects` says what it matches."""
 
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
