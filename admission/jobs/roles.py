@@ -32,7 +32,7 @@ def role_of(pod: Pod) -> str:
 
 def scheduling_shape(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
     """What the hash is made from; empty values are left out, so that absent and empty are the same."""
-    shape = {
+    shape: dict[str, Any] = {
         "initContainers": [_container(container) for container in pod_spec.get("initContainers") or ()],
         "containers": [_container(container) for container in pod_spec.get("containers") or ()],
         "requests": _amounts((pod_spec.get("resources") or {}).get("requests")),
@@ -75,7 +75,7 @@ def _without_empty(value: Any) -> Any:
     match value:
         case dict():
             kept = {key: _without_empty(entry) for key, entry in value.items()}
-            return {key: entry for key, entry in kept.items() if entry or entry == "0"}
+            return {key: entry for key, entry in kept.items() if entry}
         case list() | tuple():
             return [_without_empty(entry) for entry in value]
         case _:

@@ -1,0 +1,94 @@
+"""The pod sets of a Workload as the core decides on them: requests, scheduling shape and topology request.
+
+They are read from the Workload's templates and the classes and LimitRanges of the cluster; a template that no API
+server would accept is answered with the reason instead. It must never fail on what somebody wrote into a template.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from admission.api.core import Affinity, NodeSelectorRequirement, PodSpec, PodTemplateSpec
+from admission.api.decoding import convert
+from admission.api.kueue import PodSet, PodSetTopologyRequest, Workload
+from admission.jobs.interface import Context
+from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
+from queues.core import model
+
+
+def core_pod_sets(workload: Workload, context: Context) -> tuple[model.PodSet, ...] | Misconfigured:
+    """What the core needs to know of each pod set, in the order of the spec, or what only an edit can mend.
+
+    The result depends on the spec, on `status.reclaimablePods`, and on the RuntimeClasses, LimitRanges and settings.
+    """
+    limit_ranges = tuple(context.limit_ranges(workload.metadata.namespace))
+    reclaimable = {entry.name: entry.count for entry in workload.status.reclaimable_pods}
+    result = []
+    for pod_set in workload.spec.pod_sets:
+        spec = pod_spec(pod_set)
+        if isinstance(spec, Misconfigured):
+            return spec
+        around = Surroundings(
+            resources=context.settings.resources,
+            runtime_class=context.runtime_class(spec.runtime_class_name) if spec.runtime_class_name else None,
+            limit_ranges=limit_ranges,
+        )
+        requests = pod_requests(spec, around)
+        if isinstance(requests, Misconfigured):
+            return requests
+        result.append(
+            model.PodSet(
+                name=pod_set.name,
+                count=pod_set.count,
+                requests={model.ResourceName(name): amount for name, amount in requests.charge.items()},
+                node_requests={model.ResourceName(name): amount for name, amount in requests.node.items()},
+                min_count=pod_set.min_count,
+                reclaimable=min(pod_set.count, reclaimable.get(pod_set.name, 0)),
+                node_selector=tuple(sorted(spec.node_selector.items())),
+                affinity=_affinity(spec.affinity),
+                tolerations=tuple(
+                    model.Toleration(entry.key, entry.operator or "Equal", entry.value, entry.effect)
+                    for entry in spec.tolerations
+                ),
+                topology=_topology(pod_set.topology_request),
+            )
+        )
+    return tuple(result)
+
+
+def pod_spec(pod_set: PodSet) -> PodSpec | Misconfigured:
+    """The typed pod spec of the pod set's template."""
+    try:
+        return convert(pod_set.template, PodTemplateSpec).spec
+    except msgspec.ValidationError as error:
+        return Misconfigured(f'the template of pod set "{pod_set.name}" is malformed: {error}')
+
+
+def _affinity(affinity: Affinity | None) -> tuple[tuple[model.Expression, ...], ...]:
+    """The required terms. `matchFields` name single nodes and no flavor, so they are left to the scheduler."""
+    if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
+        return ()
+    return tuple(
+        tuple(expression for entry in term.match_expressions if (expression := _expression(entry)))
+        for term in affinity.node_affinity.required.node_selector_terms
+    )
+
+
+def _expression(entry: NodeSelectorRequirement) -> model.Expression | None:
+    try:
+        return model.Expression(entry.key, model.Operator(entry.operator), entry.values)
+    except ValueError:  # an operator that this version does not know must not hide the other expressions
+        return None
+
+
+def _topology(request: PodSetTopologyRequest | None) -> model.TopologyRequest | None:
+    if request is None:
+        return None
+    return model.TopologyRequest(
+        required=request.required,
+        preferred=request.preferred,
+        unconstrained=bool(request.unconstrained),
+        pod_set_group=request.pod_set_group_name,
+        slice_required=request.pod_set_slice_required_topology,
+        slice_size=request.pod_set_slice_size,
+    )
