@@ -1,0 +1,228 @@
+"""Keeps what is free on every node, per resource, as numpy columns that events change in place.
+
+It works from nodes, from the pods that no assignment accounts for, and from what topology assignments take of hosts.
+The truth is kept in exact integers of any size; the columns hold it clamped, so that nothing can ever wrap. It never
+decides where anything goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from queues.core.model import HOSTNAME_LABEL, POD_UNITS, Node, NodeName, ResourceName, Uid
+from queues.core.topology.suitability import Condition
+
+Ints = npt.NDArray[np.int64]
+
+#: The columns hold values from -CEILING to CEILING: the difference of two of them still fits into 64 bits.
+CEILING: Final = 2**61
+
+#: So many changes are remembered for those who keep results by node; who is further behind computes all nodes anew.
+_REMEMBERED_CHANGES: Final = 1 << 16
+
+_FIRST_SLOTS: Final = 64
+
+Amounts = dict[ResourceName, int]
+
+_NOTHING: Final[Amounts] = {}
+
+
+def with_pod(requests: Mapping[ResourceName, int]) -> Amounts:
+    """What one pod takes of a node: its requests that are not zero, and one of the node's `pods`."""
+    taken = {resource: amount for resource, amount in requests.items() if amount > 0}
+    taken[POD_UNITS] = 1
+    return taken
+
+
+class Capacity:
+    """Nodes have slots: an index into every column. A slot is used again when its node has gone.
+
+    `free` is what is left on a node, `emptied` what would be left if no workload held anything by an assignment; rows
+    are resources (`columns`), columns are slots. What a placement under way assumes counts in both. `conditions` holds,
+    by slot, the index of the node's condition in `known_conditions`.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node | None] = []
+        self.hosts: dict[str, set[int]] = {}
+        self.columns: dict[ResourceName, int] = {}
+        self.free: Ints = np.zeros((0, _FIRST_SLOTS), np.int64)
+        self.emptied: Ints = np.zeros((0, _FIRST_SLOTS), np.int64)
+        self.conditions: npt.NDArray[np.int32] = np.zeros(_FIRST_SLOTS, np.int32)
+        self.known_conditions: list[Condition] = []
+        self._condition_index: dict[Condition, int] = {}
+        self._slots: dict[NodeName, int] = {}
+        self._vacant: list[int] = []
+        self._placed: dict[Uid, tuple[NodeName, Amounts]] = {}
+        self._foreign: dict[NodeName, Amounts] = {}
+        self._taken: dict[str, Amounts] = {}
+        self._assumed: dict[str, Amounts] = {}
+        self._changes: list[int] = []
+        self._forgotten = 0
+
+    # ------------------------------------------------------------------ nodes
+
+    def node(self, name: NodeName) -> Node | None:
+        slot = self._slots.get(name)
+        return None if slot is None else self.nodes[slot]
+
+    def put_node(self, node: Node) -> None:
+        """Take the node in or replace what was known of it. Cost: its resources."""
+        slot = self._slots.get(node.name)
+        if slot is None:
+            slot = self._new_slot()
+            self._slots[node.name] = slot
+        else:
+            self._leave_host(slot)
+        self.nodes[slot] = node
+        host = node.labels.get(HOSTNAME_LABEL)
+        if host is not None:
+            self.hosts.setdefault(host, set()).add(slot)
+        self.conditions[slot] = self._condition_of(node)
+        for resource in node.allocatable:
+            self._column(resource)
+        self._write(slot, self.columns)
+
+    def drop_node(self, name: NodeName) -> None:
+        """Forget the node. What pods and assignments hold there is kept, in case it comes back."""
+        slot = self._slots.pop(name, None)
+        if slot is None:
+            return
+        self._leave_host(slot)
+        self.nodes[slot] = None
+        self.free[:, slot] = 0
+        self.emptied[:, slot] = 0
+        self._vacant.append(slot)
+        self._note(slot)
+
+    def _leave_host(self, slot: int) -> None:
+        node = self.nodes[slot]
+        host = None if node is None else node.labels.get(HOSTNAME_LABEL)
+        if host is not None:
+            self.hosts[host].discard(slot)
+            if not self.hosts[host]:
+                del self.hosts[host]
+
+    def _new_slot(self) -> int:
+        if self._vacant:
+            return self._vacant.pop()
+        slot = len(self.nodes)
+        self.nodes.append(None)
+        if slot == self.free.shape[1]:
+            more = ((0, 0), (0, slot))
+            self.free, self.emptied = np.pad(self.free, more), np.pad(self.emptied, more)
+            self.conditions = np.pad(self.conditions, (0, slot))
+        return slot
+
+    def _column(self, resource: ResourceName) -> int:
+        column = self.columns.get(resource)
+        if column is None:
+            column = self.columns[resource] = len(self.columns)
+            more = ((0, 1), (0, 0))
+            self.free, self.emptied = np.pad(self.free, more), np.pad(self.emptied, more)
+        return column
+
+    def _condition_of(self, node: Node) -> int:
+        condition = Condition(node.ready, node.unschedulable, node.taints)
+        index = self._condition_index.get(condition)
+        if index is None:
+            index = self._condition_index[condition] = len(self.known_conditions)
+            self.known_conditions.append(condition)
+        return index
+
+    # ------------------------------------------------------------------ what is taken
+
+    def place_pod(self, uid: Uid, node: NodeName, requests: Mapping[ResourceName, int]) -> None:
+        """A pod without an assignment occupies a node, known or not yet known."""
+        self.remove_pod(uid)
+        taken = with_pod(requests)
+        self._placed[uid] = (node, taken)
+        _add(self._foreign.setdefault(node, {}), taken, 1)
+        self._rewrite_node(node, taken)
+
+    def remove_pod(self, uid: Uid) -> bool:
+        """The pod occupies nothing any more. False when it did not before."""
+        placed = self._placed.pop(uid, None)
+        if placed is None:
+            return False
+        node, taken = placed
+        _add(self._foreign[node], taken, -1)
+        if not self._foreign[node]:
+            del self._foreign[node]
+        self._rewrite_node(node, taken)
+        return True
+
+    def take(self, host: str, requests: Amounts, pods: int, *, assumed: bool = False) -> None:
+        """Charge so many pods (`requests` each, see `with_pod`) to the host with this hostname label.
+
+        A negative number gives back. Where several nodes share one hostname, each is charged in full: nothing says on
+        which of them the pods run. With `assumed` for a placement under way.
+        """
+        ledger = self._assumed if assumed else self._taken
+        taken = ledger.setdefault(host, {})
+        _add(taken, requests, pods)
+        if not taken:
+            del ledger[host]
+        for slot in self.hosts.get(host, ()):
+            self._write(slot, requests)
+
+    def _rewrite_node(self, name: NodeName, resources: Iterable[ResourceName]) -> None:
+        slot = self._slots.get(name)
+        if slot is not None:
+            self._write(slot, resources)
+
+    def _write(self, slot: int, resources: Iterable[ResourceName]) -> None:
+        node = self.nodes[slot]
+        if node is None:
+            return
+        foreign = self._foreign.get(node.name, _NOTHING)
+        host = node.labels.get(HOSTNAME_LABEL)
+        taken = _NOTHING if host is None else self._taken.get(host, _NOTHING)
+        assumed = _NOTHING if host is None else self._assumed.get(host, _NOTHING)
+        for resource in resources:
+            column = self.columns.get(resource)
+            if column is None:  # no node has any of it, so it cannot run short here
+                continue
+            emptied = node.allocatable.get(resource, 0) - foreign.get(resource, 0) - assumed.get(resource, 0)
+            self.emptied[column, slot] = _clamped(emptied)
+            self.free[column, slot] = _clamped(emptied - taken.get(resource, 0))
+        self._note(slot)
+
+    # ------------------------------------------------------------------ what has changed
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of a slot."""
+        return self._forgotten + len(self._changes)
+
+    def changed_since(self, version: int) -> Ints | None:
+        """The slots that changed since then; None when that is too long ago to know."""
+        if version < self._forgotten:
+            return None
+        return np.unique(np.asarray(self._changes[version - self._forgotten :], np.int64))
+
+    def _note(self, slot: int) -> None:
+        self._changes.append(slot)
+        if len(self._changes) > _REMEMBERED_CHANGES:
+            drop = _REMEMBERED_CHANGES // 2
+            del self._changes[:drop]
+            self._forgotten += drop
+
+
+def _clamped(value: int) -> int:
+    return max(-CEILING, min(CEILING, value))
+
+
+def _add(amounts: Amounts, each: Amounts, times: int) -> None:
+    for resource, amount in each.items():
+        total = amounts.get(resource, 0) + amount * times
+        if total < 0:
+            raise ValueError(f"more {resource} is given back than was taken")
+        if total:
+            amounts[resource] = total
+        else:
+            amounts.pop(resource, None)

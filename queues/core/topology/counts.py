@@ -1,0 +1,137 @@
+"""Decides how many pods of one shape each node of a tree can take, and if none, why.
+
+It works from the capacity columns and the nodes' conditions and labels; a result is kept and later mended only for the
+nodes that changed since. It never adds up over domains and never chooses.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from queues.core.model import HOSTNAME_LABEL, ResourceName
+from queues.core.topology.capacity import CEILING, Capacity, Ints
+from queues.core.topology.suitability import NODE_SELECTOR, NodeDemand, why_closed, why_unwanted
+from queues.core.topology.tree import Tree
+
+#: More pods than any node runs: keeps sums over a million nodes far inside 64 bits.
+_MOST_PODS: Final = 2**31
+
+#: Shapes whose results are kept for each tree; a result takes 16 bytes a node.
+_KEPT: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One pod as nodes see it: `requests` (sorted, without zeros, `pods` included) and which nodes it may use.
+
+    `emptied` asks what would fit if no topology assignment held anything.
+    """
+
+    requests: tuple[tuple[ResourceName, int], ...]
+    demand: NodeDemand
+    emptied: bool = False
+
+
+class NodeCounts:
+    """`pods` and `causes` by position in the tree; a cause is an index into `names`, 0 where at least one pod fits."""
+
+    def __init__(self, shape: Shape, capacity: Capacity, tree: Tree) -> None:
+        self.shape = shape
+        self.names: list[str] = [""]
+        self._index: dict[str, int] = {"": 0}
+        self._by_condition: list[int] = []
+        self.pods: Ints
+        self.causes: Ints
+        self.pods, self.causes = self._evaluate(capacity, tree.slots)
+        self.version = capacity.version
+
+    def catch_up(self, capacity: Capacity, tree: Tree) -> None:
+        """Compute anew what changed. Cost: the changed nodes, at most all of the tree."""
+        changed = capacity.changed_since(self.version)
+        self.version = capacity.version
+        if changed is None:
+            self.pods, self.causes = self._evaluate(capacity, tree.slots)
+            return
+        positions = tree.positions_of(changed)
+        if len(positions):
+            self.pods[positions], self.causes[positions] = self._evaluate(capacity, tree.slots[positions])
+
+    def excluded(self) -> dict[str, int]:
+        """How many nodes cannot take a single pod, by cause."""
+        found = np.bincount(self.causes, minlength=len(self.names)).tolist()
+        return {name: found[index] for index, name in enumerate(self.names) if index and found[index]}
+
+    def _evaluate(self, capacity: Capacity, slots: Ints) -> tuple[Ints, Ints]:
+        table = capacity.emptied if self.shape.emptied else capacity.free
+        pods = np.full(len(slots), _MOST_PODS, np.int64)
+        causes = self._unsuitable(capacity, slots)
+        for resource, amount in self.shape.requests:
+            column = capacity.columns.get(resource)
+            if column is None or amount > CEILING:
+                fits = np.zeros(len(slots), np.int64)
+            else:
+                fits = table[column].take(slots) // amount
+            short = (fits <= 0) & (causes == 0)
+            if short.any():
+                causes[short] = self._cause(f'resource "{resource}"')
+            np.minimum(pods, fits, out=pods)
+        pods[causes != 0] = 0
+        return pods, causes
+
+    def _unsuitable(self, capacity: Capacity, slots: Ints) -> Ints:
+        demand = self.shape.demand
+        for condition in capacity.known_conditions[len(self._by_condition) :]:
+            self._by_condition.append(self._cause(why_closed(condition, demand.tolerations) or ""))
+        causes = np.array(self._by_condition, np.int64).take(capacity.conditions.take(slots))
+        if not demand.node_selector and not demand.affinity:
+            return causes
+        pinned = dict(demand.node_selector).get(HOSTNAME_LABEL)
+        judged = slots.tolist()
+        wanted = set(judged) if pinned is None else capacity.hosts.get(pinned, set())
+        unselected = self._cause(NODE_SELECTOR)
+        for position in np.flatnonzero(causes == 0).tolist():
+            slot = judged[position]
+            if slot not in wanted:
+                causes[position] = unselected
+                continue
+            node = capacity.nodes[slot]
+            why = None if node is None else why_unwanted(node.labels, demand)
+            if why is not None:
+                causes[position] = self._cause(why)
+        return causes
+
+    def _cause(self, name: str) -> int:
+        index = self._index.get(name)
+        if index is None:
+            index = self._index[name] = len(self.names)
+            self.names.append(name)
+        return index
+
+
+class CountsByShape:
+    """The results for the shapes that were asked for last, for one tree."""
+
+    def __init__(self, capacity: Capacity, tree: Tree) -> None:
+        self._capacity = capacity
+        self._tree = tree
+        self._kept: OrderedDict[Shape, NodeCounts] = OrderedDict()
+
+    def of(self, shape: Shape) -> NodeCounts:
+        counts = self._kept.pop(shape, None)
+        if counts is None:
+            counts = NodeCounts(shape, self._capacity, self._tree)
+            if len(self._kept) >= _KEPT:
+                self._kept.popitem(last=False)
+        else:
+            counts.catch_up(self._capacity, self._tree)
+        self._kept[shape] = counts
+        return counts
+
+
+def shape_of(requests: Mapping[ResourceName, int], demand: NodeDemand, *, emptied: bool) -> Shape:
+    return Shape(tuple(sorted(requests.items())), demand, emptied)

@@ -1,0 +1,196 @@
+"""Keeps all that placement needs to know: topologies, flavors, nodes and what is taken of them, by domain.
+
+It is fed by events and by the assignments that workloads hold; everything is kept up in place. It never chooses a
+domain (`placement` does), and never forgets what is taken because a node, a flavor or a topology comes and goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from queues.core.model import (
+    HOSTNAME_LABEL,
+    FlavorName,
+    Node,
+    NodeName,
+    PodSet,
+    ResourceFlavor,
+    ResourceName,
+    Topology,
+    TopologyAssignment,
+    TopologyName,
+    Uid,
+)
+from queues.core.topology.capacity import Capacity, Ints, with_pod
+from queues.core.topology.charges import Charges, left
+from queues.core.topology.counts import CountsByShape, NodeCounts, shape_of
+from queues.core.topology.suitability import NodeDemand
+from queues.core.topology.tree import Tree, TreeKey
+
+
+class Domains:
+    """The nodes as trees of domains, one for each pair of flavor labels and topology levels.
+
+    What an assignment takes of hosts is charged to the hosts themselves and therefore seen by every flavor over the
+    same nodes. What it takes of larger domains is seen by the flavors with the same labels and levels (`Charges`);
+    flavors that share nodes otherwise should use a topology that ends at the hostname.
+    """
+
+    def __init__(self) -> None:
+        self._topologies: dict[TopologyName, Topology] = {}
+        self._flavors: dict[FlavorName, ResourceFlavor] = {}
+        self._capacity = Capacity()
+        self._charges = Charges()
+        self._assumed_charges = Charges()
+        self._trees: dict[TreeKey, tuple[Tree, CountsByShape]] = {}
+
+    # ------------------------------------------------------------------ what there is
+
+    def topology_changed(self, topology: Topology) -> None:
+        self._topologies[topology.name] = topology
+        self._drop_unused_trees()
+
+    def topology_gone(self, name: TopologyName) -> None:
+        self._topologies.pop(name, None)
+        self._drop_unused_trees()
+
+    def flavor_changed(self, flavor: ResourceFlavor) -> None:
+        self._flavors[flavor.name] = flavor
+        self._drop_unused_trees()
+
+    def flavor_gone(self, name: FlavorName) -> None:
+        self._flavors.pop(name, None)
+        self._drop_unused_trees()
+
+    def node_changed(self, node: Node) -> bool:
+        """Take the node in. False when nothing changed that placement looks at."""
+        old = self._capacity.node(node.name)
+        if old == node:
+            return False
+        for key in list(self._trees):
+            if (None if old is None else key.path_of(old)) != key.path_of(node):
+                del self._trees[key]
+        self._capacity.put_node(node)
+        return True
+
+    def node_gone(self, name: NodeName) -> bool:
+        """Forget the node; False when it was not known."""
+        old = self._capacity.node(name)
+        if old is None:
+            return False
+        for key in list(self._trees):
+            if key.path_of(old) is not None:
+                del self._trees[key]
+        self._capacity.drop_node(name)
+        return True
+
+    def levels_of(self, flavor: FlavorName) -> tuple[str, ...] | None:
+        """The levels of the flavor's topology, root first; None when it has none or the topology does not exist."""
+        found = self._flavors.get(flavor)
+        topology = None if found is None or found.topology is None else self._topologies.get(found.topology)
+        return None if topology is None or not topology.levels else topology.levels
+
+    # ------------------------------------------------------------------ what is taken
+
+    def pod_placed(self, uid: Uid, node: NodeName, requests: Mapping[ResourceName, int]) -> None:
+        """A pod that no assignment accounts for occupies the node."""
+        self._capacity.place_pod(uid, node, requests)
+
+    def pod_gone(self, uid: Uid) -> bool:
+        """That pod is gone; False when it was not known, so that nothing became free."""
+        return self._capacity.remove_pod(uid)
+
+    def take(
+        self, flavor: FlavorName, assignment: TopologyAssignment, node_requests: Mapping[ResourceName, int]
+    ) -> None:
+        """Charge an assignment; `node_requests` is what one pod takes from a node. Cost: its domains."""
+        self._charge(flavor, assignment, node_requests, 1)
+
+    def give_back(
+        self, flavor: FlavorName, assignment: TopologyAssignment, node_requests: Mapping[ResourceName, int]
+    ) -> None:
+        """Undo a `take` of the same arguments exactly."""
+        self._charge(flavor, assignment, node_requests, -1)
+
+    def assume(
+        self, flavor: FlavorName, assignment: TopologyAssignment, node_requests: Mapping[ResourceName, int]
+    ) -> None:
+        """Charge what a placement under way has chosen: it counts even where nothing else that is taken does."""
+        self._charge(flavor, assignment, node_requests, 1, assumed=True)
+
+    def retract(
+        self, flavor: FlavorName, assignment: TopologyAssignment, node_requests: Mapping[ResourceName, int]
+    ) -> None:
+        """Undo an `assume` of the same arguments exactly."""
+        self._charge(flavor, assignment, node_requests, -1, assumed=True)
+
+    def _charge(
+        self,
+        flavor: FlavorName,
+        assignment: TopologyAssignment,
+        node_requests: Mapping[ResourceName, int],
+        sign: int,
+        *,
+        assumed: bool = False,
+    ) -> None:
+        requests = with_pod(node_requests)
+        at_host = assignment.levels[-1:] == (HOSTNAME_LABEL,)
+        charges = self._assumed_charges if assumed else self._charges
+        for domain in assignment.domains:
+            pods = sign * domain.count
+            if not pods:
+                continue
+            if at_host:
+                self._capacity.take(domain.values[-1], requests, pods, assumed=assumed)
+            else:
+                charges.take(flavor, assignment.levels, domain.values, requests, pods)
+
+    # ------------------------------------------------------------------ what is left
+
+    def tree_of(self, flavor: FlavorName) -> Tree | None:
+        """The flavor's domains; None when it has no topology."""
+        kept = self._kept_tree(flavor)
+        return None if kept is None else kept[0]
+
+    def room_for(
+        self, flavor: FlavorName, pod_set: PodSet, *, simulate_empty: bool = False
+    ) -> tuple[Ints, NodeCounts] | None:
+        """How many pods of the pod set fit into each lowest domain of the flavor, and the counts by node behind it.
+
+        With `simulate_empty` as if no assignment took anything. None when the flavor has no topology.
+        """
+        kept = self._kept_tree(flavor)
+        if kept is None:
+            return None
+        tree, counts_by_shape = kept
+        demand = NodeDemand(
+            node_selector=pod_set.node_selector,
+            affinity=pod_set.affinity,
+            tolerations=(*pod_set.tolerations, *self._flavors[flavor].tolerations),
+        )
+        counts = counts_by_shape.of(shape_of(with_pod(pod_set.node_requests), demand, emptied=simulate_empty))
+        if tree.key.ends_at_host:
+            return tree.rolled_up(-1, counts.pods), counts
+        sharing = [name for name in self._flavors if self._key_of(name) == tree.key]
+        held = () if simulate_empty else self._charges.of(tree, sharing)
+        return left(self._capacity, tree, counts, (*held, *self._assumed_charges.of(tree, sharing))), counts
+
+    def _kept_tree(self, flavor: FlavorName) -> tuple[Tree, CountsByShape] | None:
+        key = self._key_of(flavor)
+        if key is None:
+            return None
+        kept = self._trees.get(key)
+        if kept is None:
+            nodes = ((slot, node) for slot, node in enumerate(self._capacity.nodes) if node is not None)
+            tree = Tree(key, nodes)
+            kept = self._trees[key] = (tree, CountsByShape(self._capacity, tree))
+        return kept
+
+    def _key_of(self, flavor: FlavorName) -> TreeKey | None:
+        levels = self.levels_of(flavor)
+        return None if levels is None else TreeKey(tuple(sorted(self._flavors[flavor].node_labels)), levels)
+
+    def _drop_unused_trees(self) -> None:
+        used = {self._key_of(name) for name in self._flavors}
+        for key in [key for key in self._trees if key not in used]:
+            del self._trees[key]
