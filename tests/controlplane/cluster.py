@@ -388,7 +388,7 @@ class ControlPlane:
                 process.wait()
 
     def restart(self, name: str) -> None:
-        """The same program with the same flags and data again. Killed, for an API server drains its watches for a minute."""
+        """The same program with the same flags and data again; killed, for an API server drains for a minute."""
         self.kill(name)
         self._run(name)
         if name in {"etcd", "kube-apiserver"}:
