@@ -1,1 +1,1 @@
-"""The loop around the core: observe, decide, write, release."""
+"""The loop around the core: observe the cluster, decide, write the decisions down and keep queue statuses true."""

@@ -1,0 +1,286 @@
+"""Carries out effects: calls to the API server, in order, one errand at a time for each thing that it touches.
+
+It decides from the answer of the API server what became of an errand: done, overtaken, gone, refused or put off. It
+must never work on state: whatever it learns goes back to the controller's inbox as a report, objects first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
+from typing import Any, Protocol, assert_never
+
+from admission.jobs.effects import Create, Delete, Effect, Patch, Ref, Tell
+from admission.kube.client import Client, PatchKind
+from admission.kube.errors import ApiError, Conflict, NotFound, ServerFailed, TooManyRequests, Unreachable
+from admission.kube.resources import Resource
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 4
+_FIRST_DELAY = 0.2
+_LONGEST_DELAY = 5.0
+
+
+class Fate(Enum):
+    """What became of an errand."""
+
+    DONE = "done"
+    CONFLICT = "conflict"
+    GONE = "gone"
+    REFUSED = "refused"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Effects for one owner (a unit, a workload, a queue). `purpose` comes back unread in the report."""
+
+    owner: Hashable
+    effects: tuple[Effect, ...]
+    purpose: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The object as a write returned it."""
+
+    kind: str
+    obj: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The API server does not know this object (any more)."""
+
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The end of an errand; `message` says what was in the way."""
+
+    errand: Errand
+    fate: Fate
+    message: str = ""
+
+
+Answer = Written | Gone | Report
+
+
+class Events(Protocol):
+    def tell(self, event: Tell) -> None: ...
+
+
+class Actor:
+    """Runs errands as tasks, at most `concurrency` API calls at a time.
+
+    An owner, and every object that a running errand writes to, is busy until its report was delivered.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resources: Mapping[str, Resource[Any]],
+        events: Events,
+        deliver: Callable[[Answer], None],
+        concurrency: int = 32,
+    ) -> None:
+        self._client = client
+        self._resources = resources
+        self._events = events
+        self._deliver = deliver
+        self._slots = asyncio.Semaphore(concurrency)
+        self._concurrency = concurrency
+        self._busy: dict[Hashable, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._tasks)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more is under way than the API calls that may run at once: time to leave out what can wait."""
+        return len(self._tasks) >= self._concurrency
+
+    def is_busy(self, *keys: Hashable) -> bool:
+        return any(key in self._busy for key in keys)
+
+    def start(self, errand: Errand) -> None:
+        """The caller has seen to it that nothing that the errand touches is busy."""
+        for key in touched(errand):
+            self._busy[key] = self._busy.get(key, 0) + 1
+        task = asyncio.create_task(self._run(errand))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def settle(self, errand: Errand) -> None:
+        """The controller has taken in the report: what the errand touched is free."""
+        for key in touched(errand):
+            left = self._busy[key] - 1
+            if left:
+                self._busy[key] = left
+            else:
+                del self._busy[key]
+
+    async def close(self) -> None:
+        """Lets nothing go on. Half-done errands are completed after the next start."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, errand: Errand) -> None:
+        fate, message = Fate.UNAVAILABLE, "interrupted"
+        try:
+            fate, message = await self._carry_out(errand)
+        except Exception as error:  # a bug in one errand must not leave its objects busy for ever
+            log.exception("errand of %s failed", errand.owner)
+            message = str(error)
+        finally:
+            self._deliver(Report(errand, fate, message))
+
+    async def _carry_out(self, errand: Errand) -> tuple[Fate, str]:
+        for together in independent(errand.effects):
+            ends = await asyncio.gather(*(self._attempt(effect) for effect in together))
+            for fate, message in ends:
+                if fate is not Fate.DONE:
+                    return fate, message
+        return Fate.DONE, ""
+
+    async def _attempt(self, effect: Effect) -> tuple[Fate, str]:
+        if isinstance(effect, Tell):
+            self._events.tell(effect)
+            return Fate.DONE, ""
+        delay = _FIRST_DELAY
+        for attempt in range(_ATTEMPTS):
+            try:
+                async with self._slots:
+                    await self._call(effect)
+            except NotFound:
+                self._deliver(Gone(effect.ref))
+                return (Fate.DONE if isinstance(effect, Delete) else Fate.GONE), "not found"
+            except Conflict as error:
+                return await self._look_again(effect, error)
+            except ApiError as error:
+                if not is_passing(error):
+                    return Fate.REFUSED, error.message
+                message, pause = error.message, error.retry_after or 0.0
+            else:
+                return Fate.DONE, ""
+            if attempt + 1 < _ATTEMPTS:
+                await asyncio.sleep(max(pause, delay * random.uniform(0.5, 1.5)))  # noqa: S311  # only jitter
+                delay = min(2 * delay, _LONGEST_DELAY)
+        return Fate.UNAVAILABLE, message
+
+    async def _call(self, effect: Create | Patch | Delete) -> None:
+        ref = effect.ref
+        resource = self._resources[ref.kind]
+        namespace = ref.namespace or None
+        match effect:
+            case Create():
+                made = await self._client.create(resource, effect.body, namespace=namespace)
+                self._deliver(Written(ref.kind, made))
+            case Patch():
+                changed = await self._client.patch(
+                    resource,
+                    namespace,
+                    ref.name,
+                    guarded_body(effect),
+                    kind=PatchKind(effect.kind.value),
+                    subresource=effect.subresource,
+                )
+                self._deliver(Written(ref.kind, changed))
+            case Delete():
+                await self._client.delete(
+                    resource,
+                    namespace,
+                    ref.name,
+                    uid=ref.uid or None,
+                    resource_version=effect.resource_version,
+                    grace_seconds=effect.grace_seconds,
+                )
+            case _:
+                assert_never(effect)
+
+    async def _look_again(self, effect: Create | Patch | Delete, error: ApiError) -> tuple[Fate, str]:
+        """After a conflict: the object as it is now, so that the next reconcile does not run into the same."""
+        ref = effect.ref
+        try:
+            async with self._slots:
+                found = await self._client.get(self._resources[ref.kind], ref.namespace or None, ref.name)
+        except NotFound:
+            self._deliver(Gone(ref))
+            return (Fate.DONE if isinstance(effect, Delete) else Fate.GONE), "not found"
+        except ApiError as again:
+            return Fate.UNAVAILABLE, again.message
+        self._deliver(Written(ref.kind, found))
+        if isinstance(effect, Create) and controller_uid(found) == created_controller_uid(effect):
+            return Fate.DONE, "it exists already"
+        return Fate.CONFLICT, error.message
+
+
+def touched(errand: Errand) -> Iterator[Hashable]:
+    """The owner and every object that the errand writes to."""
+    seen: set[Hashable] = {errand.owner}
+    yield errand.owner
+    for effect in errand.effects:
+        if not isinstance(effect, Tell):
+            key = object_key(effect.ref)
+            if key not in seen:
+                seen.add(key)
+                yield key
+
+
+def object_key(ref: Ref) -> Hashable:
+    return (ref.kind, ref.namespace, ref.name)
+
+
+def independent(effects: tuple[Effect, ...]) -> Iterator[list[Effect]]:
+    """Neighbours of the same sort and kind on different objects may run at once: the gates of a gang come off together.
+
+    Everything else keeps its order.
+    """
+    for _, neighbours in groupby(effects, key=lambda effect: (type(effect), effect.ref.kind)):
+        together: list[Effect] = []
+        seen: set[Hashable] = set()
+        for effect in neighbours:
+            key = object_key(effect.ref)
+            if key in seen:
+                yield together
+                together, seen = [], set()
+            together.append(effect)
+            seen.add(key)
+        if together:
+            yield together
+
+
+def guarded_body(patch: Patch) -> dict[str, Any] | list[dict[str, Any]]:
+    """The body with the observed resource version in it, which makes the API server refuse a stale write."""
+    version = patch.resource_version
+    if version is None:
+        return patch.body
+    if isinstance(patch.body, list):
+        # Replacing the version with itself, and not testing it: a stale one then is a conflict and not a bad request.
+        return [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}, *patch.body]
+    return {**patch.body, "metadata": {**patch.body.get("metadata", {}), "resourceVersion": version}}
+
+
+def is_passing(error: ApiError) -> bool:
+    """Whether the same call may succeed later without anything being changed."""
+    return isinstance(error, TooManyRequests | ServerFailed | Unreachable)
+
+
+def controller_uid(obj: Any) -> str:
+    controller = obj.metadata.controller
+    return "" if controller is None else str(controller.uid)
+
+
+def created_controller_uid(effect: Create) -> str:
+    owners = effect.body.get("metadata", {}).get("ownerReferences") or ()
+    return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")

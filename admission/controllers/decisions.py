@@ -1,0 +1,138 @@
+"""From the core's decisions to writes: what admitting, evicting and holding mean for the Workload's status.
+
+Pure functions of the observed Workload and a decision; each gives the whole new Workload, whose difference is one
+patch. They must never decide anew: what does not fit the Workload any more is None, and goes back to the core.
+"""
+
+from __future__ import annotations
+
+from admission.api import meta, names, topology_assignment
+from admission.api.kueue import Admission, PodSetAssignment, Workload
+from admission.api.quantities import format_amount
+from admission.controllers import checks, conditions
+from admission.controllers.eviction import evicted, released
+from admission.controllers.rules import Ownership, event
+from admission.jobs.effects import Severity, Tell
+from queues.core import model
+from queues.core.plan import Admit, Evict
+from queues.core.reasons import Reason
+
+
+def is_current(workload: Workload) -> bool:
+    """Whether the core may still give quota to this object."""
+    return not (
+        conditions.is_finished(workload)
+        or conditions.holds_quota(workload)
+        or not conditions.is_active(workload)
+        or workload.metadata.is_deleting
+    )
+
+
+def admit(workload: Workload, decision: Admit, now: float) -> Workload:
+    """Quota reserved, and admitted in the same write when no check stands in between."""
+    admission = decision.admission
+    changed = conditions.with_condition(
+        workload,
+        names.QUOTA_RESERVED,
+        true=True,
+        reason=names.QUOTA_RESERVED,
+        message=f"Quota reserved in ClusterQueue {admission.cluster_queue}",
+        now=now,
+    )
+    for ended in (names.EVICTED, names.PREEMPTED, names.BLOCKED_ON_PREEMPTION_GATES):
+        changed = conditions.no_longer(changed, ended, now)
+    changed = conditions.with_status(
+        changed,
+        admission=Admission(
+            cluster_queue=admission.cluster_queue,
+            pod_set_assignments=tuple(_assignment(each) for each in admission.pod_sets),
+        ),
+        resource_requests=(),
+        admission_checks=checks.synchronised(workload.status.admission_checks, decision.checks, now),
+    )
+    return checks.admitted(changed, now) if checks.are_ready(changed, decision.checks) else changed
+
+
+def _assignment(each: model.PodSetAssignment) -> PodSetAssignment:
+    return PodSetAssignment(
+        name=each.name,
+        flavors=dict(sorted(each.flavors.items())),
+        resource_usage={resource: format_amount(resource, counted) for resource, counted in sorted(each.usage.items())},
+        count=each.count,
+        topology_assignment=None
+        if each.topology is None
+        else topology_assignment.encode(
+            each.topology.levels,
+            (topology_assignment.Domain(domain.values, domain.count) for domain in each.topology.domains),
+        ),
+    )
+
+
+def preempt(workload: Workload, decision: Evict, ownership: Ownership, now: float) -> Workload:
+    """Marked as preempted; without a job there are no pods to wait for, and the quota goes in the same write."""
+    if conditions.is_evicted(workload):
+        return workload
+    changed = evicted(workload, names.EVICTED_BY_PREEMPTION, decision.message, now)
+    changed = conditions.with_condition(
+        changed, names.PREEMPTED, true=True, reason=decision.reason.value, message=decision.message, now=now
+    )
+    return released(changed, now) if ownership is Ownership.NONE else changed
+
+
+def hold(workload: Workload, reason: Reason, now: float) -> Workload:
+    """The reason why it waits, in the condition that people look at."""
+    if conditions.is_true(workload, names.QUOTA_RESERVED):
+        return workload
+    return conditions.with_condition(
+        workload, names.QUOTA_RESERVED, true=False, reason=reason.code.value, message=_words(reason), now=now
+    )
+
+
+def _words(reason: Reason) -> str:
+    return f"{reason.message}. {reason.remedy}" if reason.remedy else reason.message
+
+
+# ------------------------------------------------------------------ what is told
+
+
+def waited(workload: Workload, now: float) -> int:
+    """Whole seconds in the queue: since it was requeued, if it ever was, else since it was created."""
+    return max(0, int(now - (conditions.since(workload, names.REQUEUED) or workload.metadata.created_at)))
+
+
+def admission_events(workload: Workload, after: Workload, now: float) -> tuple[Tell, ...]:
+    admission = after.status.admission
+    if admission is None:
+        return ()
+    queue, seconds = admission.cluster_queue, waited(workload, now)
+    reserved = event(
+        workload,
+        names.EVENT_QUOTA_RESERVED,
+        f"Quota reserved in ClusterQueue {queue}, wait time since queued was {seconds}s",
+    )
+    if not conditions.is_admitted(after):
+        return (reserved,)
+    return (
+        reserved,
+        event(workload, names.EVENT_ADMITTED, f"Admitted by ClusterQueue {queue}, wait time since reservation was 0s"),
+    )
+
+
+def preemption_events(victim: Workload, preemptor: Workload | None, decision: Evict) -> tuple[Tell, ...]:
+    told = [event(victim, names.EVENT_PREEMPTED, decision.message)]
+    if preemptor is not None:
+        name = f"{victim.metadata.namespace}/{victim.metadata.name}"
+        told.append(
+            event(preemptor, names.EVENT_PREEMPTED_WORKLOAD, f"Preempted the workload {name} ({decision.reason.value})")
+        )
+    return tuple(told)
+
+
+def hold_event(workload: Workload, reason: Reason) -> Tell:
+    return event(workload, reason.code.value, _words(reason), Severity.WARNING)
+
+
+def says_the_same(workload: Workload, reason: Reason) -> bool:
+    """Whether the condition has this reason already, whatever its words."""
+    found = conditions.condition(workload, names.QUOTA_RESERVED)
+    return found is not None and found.status == meta.FALSE and found.reason == reason.code.value
