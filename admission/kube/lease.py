@@ -1,0 +1,178 @@
+"""Decides which of several controllers works: the one that holds the Lease, by the official client's election.
+
+The election's rules and timing are the official client's; the lock is stored through Muster's client, whose times are
+UTC and whose faults (a lost connection, a timeout) count as a renewal that failed. On an orderly end the Lease is
+given up, so that the next takes over at once. The work never goes on without the Lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.leaderelection.electionconfig import Config
+from kubernetes.aio.leaderelection.leaderelection import LeaderElection as Election
+from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
+from kubernetes.aio.leaderelection.resourcelock.baselock import BaseLock
+
+from admission.kube.client import Client
+from admission.kube.errors import ApiError, NotFound
+from admission.kube.resources import LEASES, NAMESPACES
+from admission.settings import LeaderElection
+
+logger = logging.getLogger(__name__)
+
+
+class LeaseLostError(Exception):
+    """The Lease could not be renewed in time: another may hold it, so the work was stopped."""
+
+
+def identity() -> str:
+    """A name for this process that no other has."""
+    return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
+
+
+class _LeaseLock(BaseLock):  # type: ignore[misc]
+    """The election record in the spec of a Lease."""
+
+    def __init__(self, client: Client, namespace: str, name: str, holder: str, timeout: float) -> None:
+        super().__init__(name, namespace, holder)
+        self._client = client
+        self._timeout = timeout
+        self._lease: dict[str, Any] = {}
+
+    async def get(self, name: str, namespace: str) -> tuple[bool, Any]:
+        try:
+            async with asyncio.timeout(self._timeout):
+                self._lease = await self._client.get(LEASES, namespace, name)
+        except (ApiError, TimeoutError) as error:
+            status = error.status if isinstance(error, ApiError) else 0
+            return False, ApiException(status=status, reason=str(error), body=json.dumps({"code": status}))
+        spec = self._lease.get("spec") or {}
+        return True, LeaderElectionRecord(
+            spec.get("holderIdentity") or None,
+            str(spec["leaseDurationSeconds"]) if spec.get("leaseDurationSeconds") else None,
+            _election_time(spec.get("acquireTime")),
+            _election_time(spec.get("renewTime")),
+        )
+
+    async def create(self, name: str, namespace: str, election_record: Any) -> bool:
+        self._lease = {
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": _spec(election_record) | {"leaseTransitions": 0},
+        }
+        return await self._write(self._create(namespace))
+
+    async def _create(self, namespace: str) -> dict[str, Any]:
+        try:
+            return await self._client.create(LEASES, self._lease, namespace)
+        except NotFound:
+            # Run from outside a cluster, Muster's own namespace need not be there.
+            await self._client.create(NAMESPACES, {"metadata": {"name": namespace}})
+            return await self._client.create(LEASES, self._lease, namespace)
+
+    async def update(self, name: str, namespace: str, updated_record: Any) -> bool:
+        old = self._lease.get("spec") or {}
+        spec = old | _spec(updated_record)
+        if old.get("holderIdentity") != spec["holderIdentity"]:
+            spec["leaseTransitions"] = int(old.get("leaseTransitions") or 0) + 1
+        body = self._lease | {"spec": spec}
+        return await self._write(self._client.replace(LEASES, namespace, name, body))
+
+    async def release(self) -> None:
+        """Give the Lease up if it is still this holder's. Failing to is no fault: it runs out."""
+        with contextlib.suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(self._timeout):
+                lease = await self._client.get(LEASES, self.namespace, self.name)
+                spec = lease.get("spec") or {}
+                if spec.get("holderIdentity") == self.identity:
+                    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+                    lease["spec"] = spec | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now}
+                    await self._client.replace(LEASES, self.namespace, self.name, lease)
+
+    async def _write(self, request: Awaitable[dict[str, Any]]) -> bool:
+        try:
+            async with asyncio.timeout(self._timeout):
+                self._lease = await request
+        except (ApiError, TimeoutError) as error:
+            logger.warning("the lease cannot be written", extra={"lease": self.name, "error": str(error)})
+            return False
+        return True
+
+
+async def lead(
+    client: Client,
+    settings: LeaderElection,
+    namespace: str,
+    work: Callable[[], Awaitable[None]],
+    *,
+    holder: str | None = None,
+) -> None:
+    """Wait for the Lease, then run `work` for as long as it is held.
+
+    Returns when `work` does, raises what it raises, and `LeaseLostError` when the Lease was lost. Cancelled, it ends
+    `work` first and gives the Lease up after that.
+    """
+    holder = holder or identity()
+    lock = _LeaseLock(
+        client, settings.resource_namespace or namespace, settings.resource_name, holder, settings.renew_deadline / 2
+    )
+    leading: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def started() -> None:
+        logger.info("leading", extra={"lease": lock.name, "holder": holder})
+        leading.set_result(None)
+
+    config = Config(lock, settings.lease_duration, settings.renew_deadline, settings.retry_period, started, None)
+    election = asyncio.ensure_future(Election(config).run())
+    working: asyncio.Future[None] | None = None
+    try:
+        await asyncio.wait({election, leading}, return_when=asyncio.FIRST_COMPLETED)
+        if leading.done():
+            working = asyncio.ensure_future(work())
+            await asyncio.wait({election, working}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+                return
+        election.result()
+        raise LeaseLostError(f"the lease {lock.namespace}/{lock.name} was not renewed in time")
+    finally:
+        await _ended(working)
+        await _ended(election)
+        await lock.release()
+
+
+async def _ended(task: asyncio.Future[None] | None) -> None:
+    if task is not None and not task.done():
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def _spec(record: Any) -> dict[str, Any]:
+    return {
+        "holderIdentity": record.holder_identity,
+        "leaseDurationSeconds": max(1, int(float(record.lease_duration))),
+        "acquireTime": _api_time(record.acquire_time),
+        "renewTime": _api_time(record.renew_time),
+    }
+
+
+def _api_time(local: str) -> str:
+    """The election keeps its times as the text of a naive local datetime; the API wants UTC."""
+    return datetime.fromisoformat(local).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _election_time(text: str | None) -> str | None:
+    return None if not text else str(datetime.fromisoformat(text).astimezone().replace(tzinfo=None))

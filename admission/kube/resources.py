@@ -1,0 +1,87 @@
+"""The API resources that Muster reads and writes: where each lives and as which type it is decoded.
+
+A `Resource` is a plain value made from the API's conventions. It never talks to anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote
+
+from admission.api import batch, core, kueue
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """One resource of one API version; `group` is empty for the core API."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    type: type[T]
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The request path of the collection, of one object, or of an object's subresource."""
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+_KUEUE: Final = "kueue.x-k8s.io"
+_ADMISSION: Final = "admissionregistration.k8s.io"
+
+PODS: Final = Resource("", "v1", "pods", "Pod", True, core.Pod)
+NODES: Final = Resource("", "v1", "nodes", "Node", False, core.Node)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False, core.Namespace)
+LIMIT_RANGES: Final = Resource("", "v1", "limitranges", "LimitRange", True, core.LimitRange)
+EVENTS: Final = Resource("", "v1", "events", "Event", True, core.Event)
+RUNTIME_CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, core.RuntimeClass)
+PRIORITY_CLASSES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, core.PriorityClass
+)
+JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, batch.Job)
+
+WORKLOADS: Final = Resource(_KUEUE, "v1beta2", "workloads", "Workload", True, kueue.Workload)
+CLUSTER_QUEUES: Final = Resource(_KUEUE, "v1beta2", "clusterqueues", "ClusterQueue", False, kueue.ClusterQueue)
+COHORTS: Final = Resource(_KUEUE, "v1beta2", "cohorts", "Cohort", False, kueue.Cohort)
+LOCAL_QUEUES: Final = Resource(_KUEUE, "v1beta2", "localqueues", "LocalQueue", True, kueue.LocalQueue)
+RESOURCE_FLAVORS: Final = Resource(_KUEUE, "v1beta2", "resourceflavors", "ResourceFlavor", False, kueue.ResourceFlavor)
+ADMISSION_CHECKS: Final = Resource(_KUEUE, "v1beta2", "admissionchecks", "AdmissionCheck", False, kueue.AdmissionCheck)
+TOPOLOGIES: Final = Resource(_KUEUE, "v1beta2", "topologies", "Topology", False, kueue.Topology)
+WORKLOAD_PRIORITY_CLASSES: Final = Resource(
+    _KUEUE, "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", False, kueue.WorkloadPriorityClass
+)
+
+# What only the process tree touches is read and written as plain dicts.
+SECRETS: Final = Resource("", "v1", "secrets", "Secret", True, dict[str, Any])
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, dict[str, Any])
+CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False, dict[str, Any]
+)
+MUTATING_WEBHOOKS: Final = Resource(
+    _ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False, dict[str, Any]
+)
+VALIDATING_WEBHOOKS: Final = Resource(
+    _ADMISSION, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False, dict[str, Any]
+)
+ADMISSION_POLICIES: Final = Resource(
+    _ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, dict[str, Any]
+)
+ADMISSION_POLICY_BINDINGS: Final = Resource(
+    _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", False, dict[str, Any]
+)
+TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False, dict[str, Any])
+SUBJECT_ACCESS_REVIEWS: Final = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False, dict[str, Any]
+)
