@@ -1,0 +1,243 @@
+"""Writes one batch of entries in one transaction: rows, uses, decisions, and the mark that this batch is written.
+
+The mark makes a batch count once, even where the connection broke after the commit. It takes the batch as it is;
+what to do about failures is the writer's business, so nothing is caught here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Table, bindparam, case, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from queues.journal.buffer import Batch, Gap, Usage
+from queues.journal.entries import (
+    Decision,
+    Kind,
+    LocalQueueRemoved,
+    LocalQueueRow,
+    QueueRemoved,
+    QueueRow,
+    Row,
+    WorkloadRemoved,
+    WorkloadRow,
+    WorkloadState,
+)
+from queues.journal.ledger import Interval, Snapshot, settle
+from queues.journal.models import (
+    Base,
+    DecisionRecord,
+    LocalQueueRecord,
+    QueueRecord,
+    UsageRecord,
+    WorkloadRecord,
+    WriterRecord,
+)
+
+#: For statements that run once for each of many rows.
+WORKLOADS, QUEUES, LOCAL_QUEUES, USAGE = (
+    Base.metadata.tables[record.__tablename__]
+    for record in (WorkloadRecord, QueueRecord, LocalQueueRecord, UsageRecord)
+)
+
+#: Values bound in one statement: below what any build of SQLite allows.
+CHUNK = 500
+
+T = TypeVar("T")
+Values = dict[str, Any]
+
+
+def write_batch(connection: Connection, batch: Batch, now: float) -> None:
+    write_rows(connection, batch.rows, replace=batch.replace)
+    write_usage(connection, batch.usage)
+    if batch.gap is not None and batch.gap.usage:
+        _close_unfounded(connection, batch.gap.until)
+    decisions = [_gap(batch.gap, now)] if batch.gap is not None else []
+    decisions += [_decision(d) for d in batch.decisions]
+    if decisions:
+        connection.execute(insert(DecisionRecord), decisions)
+
+
+# ------------------------------------------------------------------ read model
+
+
+def write_rows(connection: Connection, rows: Sequence[Row], *, replace: bool = False) -> None:
+    """Each key occurs once. With `replace`, rows of other keys go away."""
+    if replace:
+        for record in (WorkloadRecord, QueueRecord, LocalQueueRecord):
+            connection.execute(delete(record))
+    for uids in _chunks(row.uid for row in rows if isinstance(row, WorkloadRemoved)):
+        connection.execute(delete(WorkloadRecord).where(WorkloadRecord.uid.in_(uids)))
+    for names in _chunks(row.name for row in rows if isinstance(row, QueueRemoved)):
+        connection.execute(delete(QueueRecord).where(QueueRecord.name.in_(names)))
+    if gone := [{"of": row.namespace, "named": row.name} for row in rows if isinstance(row, LocalQueueRemoved)]:
+        connection.execute(
+            delete(LocalQueueRecord).where(
+                LocalQueueRecord.namespace == bindparam("of"), LocalQueueRecord.name == bindparam("named")
+            ),
+            gone,
+        )
+    _upsert(connection, WORKLOADS, [_workload(row) for row in rows if isinstance(row, WorkloadRow)])
+    _upsert(connection, QUEUES, [_queue(row) for row in rows if isinstance(row, QueueRow)])
+    _upsert(connection, LOCAL_QUEUES, [_fields(row) for row in rows if isinstance(row, LocalQueueRow)])
+
+
+def _upsert(connection: Connection, table: Table, rows: list[Values]) -> None:
+    if not rows:
+        return
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table)
+    changed = {c.name: statement.excluded[c.name] for c in table.columns if not c.primary_key}
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=changed), rows
+    )
+
+
+def _queue(row: QueueRow) -> Values:
+    return {**_fields(row), "quotas": [asdict(quota) for quota in row.quotas]}
+
+
+def _workload(row: WorkloadRow) -> Values:
+    first = row.owners[0] if row.owners else None
+    return {
+        **_fields(row),
+        "state": row.state.value,
+        "effective_priority": row.priority if row.effective_priority is None else row.effective_priority,
+        "owner_kind": first.kind if first else "",
+        "owner_name": first.name if first else "",
+        "owners": [asdict(owner) for owner in row.owners],
+        "requests": dict(row.requests),
+        "flavors": dict(row.flavors),
+        "shortages": [dict(shortage) for shortage in row.shortages],
+        "facts": dict(row.facts),
+        "message": _text(row.message),
+        "remedy": None if row.remedy is None else _text(row.remedy),
+    }
+
+
+def _fields(row: Any) -> Values:
+    """Its attributes; `message` fit for a text column."""
+    values = {name: getattr(row, name) for name in row.__dataclass_fields__}
+    return {**values, "message": _text(values["message"])}
+
+
+# ------------------------------------------------------------------ usage ledger
+
+
+def write_usage(connection: Connection, entries: Sequence[Usage]) -> None:
+    if not entries:
+        return
+    workloads: set[str] = set()
+    everything = False
+    for entry in entries:
+        match entry:
+            case Snapshot():
+                everything = True
+                workloads.update(use.workload for use in entry.usage)
+            case _:
+                workloads.add(entry.workload)
+    settlement = settle(
+        entries,
+        _open_intervals(connection, None if everything else workloads),
+        _last_ends(connection, workloads),
+    )
+    if settlement.ends:
+        connection.execute(
+            update(USAGE).where(USAGE.c.id == bindparam("row")).values(ended_at=bindparam("end")),
+            [{"row": row, "end": end} for row, end in settlement.ends.items()],
+        )
+    if settlement.inserts:
+        connection.execute(
+            insert(UsageRecord), [{k: v for k, v in asdict(i).items() if k != "id"} for i in settlement.inserts]
+        )
+
+
+def _open_intervals(connection: Connection, workloads: set[str] | None) -> Iterator[Interval]:
+    """Of these workloads; None: of all."""
+    columns = [getattr(UsageRecord, name) for name in Interval.__dataclass_fields__]
+    query = select(*columns).where(UsageRecord.ended_at.is_(None)).order_by(UsageRecord.id)
+    if workloads is None:
+        yield from (Interval(**row) for row in connection.execute(query).mappings())
+        return
+    for uids in _chunks(sorted(workloads)):
+        rows = connection.execute(query.where(UsageRecord.workload.in_(uids))).mappings()
+        yield from (Interval(**row) for row in rows)
+
+
+def _last_ends(connection: Connection, workloads: set[str]) -> dict[str, float]:
+    ends: dict[str, float] = {}
+    for uids in _chunks(sorted(workloads)):
+        query = (
+            select(UsageRecord.workload, func.max(UsageRecord.ended_at))
+            .where(UsageRecord.workload.in_(uids), UsageRecord.ended_at.is_not(None))
+            .group_by(UsageRecord.workload)
+        )
+        ends.update((uid, end) for uid, end in connection.execute(query) if end is not None)
+    return ends
+
+
+def _close_unfounded(connection: Connection, at: float) -> None:
+    """Ends were lost: what the read model does not know to hold quota ended at `at`, as far as is known."""
+    holding = select(WorkloadRecord.uid).where(
+        WorkloadRecord.state.in_((WorkloadState.RESERVING.value, WorkloadState.ADMITTED.value))
+    )
+    connection.execute(
+        update(UsageRecord)
+        .where(UsageRecord.ended_at.is_(None), UsageRecord.workload.not_in(holding))
+        .values(ended_at=case((UsageRecord.started_at > at, UsageRecord.started_at), else_=at))
+    )
+
+
+# ------------------------------------------------------------------ history
+
+
+def _decision(decision: Decision) -> Values:
+    return {
+        **_fields(decision),
+        "kind": decision.kind.value,
+        "facts": dict(decision.facts),
+        "remedy": None if decision.remedy is None else _text(decision.remedy),
+    }
+
+
+def _gap(gap: Gap, now: float) -> Values:
+    message = (
+        f"{gap.decisions} decisions and {gap.usage} uses of quota were not recorded: the database was not available"
+    )
+    facts = {"since": gap.since, "until": gap.until, "decisions": gap.decisions, "usage": gap.usage}
+    return _decision(Decision(at=now, workload="", namespace="", name="", kind=Kind.GAP, message=message, facts=facts))
+
+
+def prune(connection: Connection, *, decisions_before: float, usage_before: float, limit: int) -> int:
+    """Deletes up to `limit` old rows of each sort and the marks of writers that are long gone; how many it deleted."""
+    deleted = 0
+    for record, old in (
+        (DecisionRecord, DecisionRecord.at < decisions_before),
+        (UsageRecord, UsageRecord.ended_at < usage_before),
+    ):
+        ids = select(record.id).where(old).order_by(record.id).limit(limit)
+        deleted += connection.execute(delete(record).where(record.id.in_(ids))).rowcount
+    connection.execute(delete(WriterRecord).where(WriterRecord.written_at < decisions_before))
+    return deleted
+
+
+# ------------------------------------------------------------------ small parts
+
+
+def _text(value: str) -> str:
+    """PostgreSQL takes no NUL in a text."""
+    return value.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
+def _chunks(values: Iterable[T]) -> Iterator[list[T]]:
+    chunk: list[T] = []
+    for value in values:
+        chunk.append(value)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
