@@ -143,8 +143,7 @@ def _filled(levels: Levels, level: int, domains: Ints, need: int, algorithm: Alg
     domains, slices = domains[order], slices[order]
     whole = int(np.searchsorted(np.cumsum(slices), need))
     rest = need - int(slices[:whole].sum())
-    # Among equals the first in order is the first in name, because sorting is stable: keep that order for `_tightest`.
-    last = _tightest(levels, level, np.sort(domains[whole:]), rest)
+    last = _tightest(levels, level, domains[whole:], rest)
     if last is None:
         raise ValueError("these domains do not take so many slices")
     return np.append(domains[:whole], last), np.append(slices[:whole], rest)

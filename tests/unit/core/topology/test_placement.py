@@ -139,6 +139,12 @@ CASES = [
         {"n1": 2, "n2": 2, "n3": 2},
     ),
     Case(
+        "of racks with as many slices the one with fewer pods to spare is taken",
+        pods(2, 1, required=RACK, slice_required=RACK, slice_size=2),
+        {"n2": 2},
+        nodes=(node("b1/r1/n1", 3), node("b1/r2/n2", 2)),
+    ),
+    Case(
         "slices that fit only in part are counted as slices",
         pods(6, 8, required=BLOCK, slice_required=RACK, slice_size=2),
         'topology "topo" allows to fit only 1 out of 3 slice(s). Total nodes: 4',
