@@ -1,0 +1,105 @@
+"""The Flask application: a review in, an answer out, for every kind that has a path.
+
+It decides nothing itself: the envelope is read by `review`, the object judged by its kind's handler. Whatever comes
+in, the answer is a review or an error that says what was wrong with the request; a fault of Muster's own refuses the
+object and is logged, since what nobody has judged must not pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+
+from admission.settings import Settings
+from admission.webhook import kinds, review
+from admission.webhook.context import Caches, Context, Rules
+from admission.webhook.handling import Kind, mutated, validated
+
+logger = logging.getLogger(__name__)
+
+#: The API server takes requests of 3 MiB, and an update's review carries the object twice.
+LARGEST_BODY: Final = 16 * 1024 * 1024
+_JSON: Final = "application/json"
+
+
+def create_app(settings: Settings, caches: Caches) -> Flask:
+    """The application; `caches` are read, never waited for."""
+    app = Flask("muster-webhook", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
+    rules = Rules.of(settings)
+
+    def judge_with(judge: Callable[[Kind[Any], Context], review.Response], kind: Kind[Any]) -> Callable[[], Response]:
+        def answer() -> Response:
+            asked = _asked()
+            return _answered(asked, _judged(judge, kind, Context(rules, caches, asked)))
+
+        return answer
+
+    def let_through() -> Response:
+        return _answered(_asked(), review.allowed())
+
+    for kind in kinds.KINDS:
+        for verb, judge in (("mutate", mutated), ("validate", validated)):
+            path = kinds.path(verb, kind.gvk)
+            app.add_url_rule(path, path, judge_with(judge, kind), methods=["POST"])
+    for gvk in kinds.LET_THROUGH:
+        for verb in ("mutate", "validate"):
+            path = kinds.path(verb, gvk)
+            app.add_url_rule(path, path, let_through, methods=["POST"])
+    app.register_error_handler(review.NotAReview, _not_a_review)
+    app.register_error_handler(HTTPException, _refused)
+    return app
+
+
+def _asked() -> review.Request:
+    if request.mimetype != _JSON:
+        raise review.NotAReview(f"the content type is {request.mimetype[:100] or 'not given'}, not {_JSON}")
+    try:
+        body = request.get_data(cache=False)
+    except RequestEntityTooLarge:
+        raise
+    except (HTTPException, OSError) as error:
+        raise review.NotAReview(f"the body did not arrive: {error}") from error
+    return review.read(body)
+
+
+def _judged(
+    judge: Callable[[Kind[Any], Context], review.Response], kind: Kind[Any], context: Context
+) -> review.Response:
+    asked = context.request
+    try:
+        response = judge(kind, context)
+    except Exception:  # whatever it is, the object was not judged, and the API server needs an answer
+        logger.exception(
+            "a review failed",
+            extra={"kind": kind.gvk.kind, "namespace": asked.namespace, "object": asked.name, "uid": asked.uid},
+        )
+        return review.denied(f"Muster failed to judge this {kind.gvk.kind}, so it is refused; see the webhook's log")
+    if not response.allowed:
+        logger.info(
+            "refused",
+            extra={
+                "kind": kind.gvk.kind,
+                "namespace": asked.namespace,
+                "object": asked.name,
+                "user": asked.user_info.username,
+                "why": response.message[:500],
+            },
+        )
+    return response
+
+
+def _answered(asked: review.Request, response: review.Response) -> Response:
+    return Response(review.write(asked.uid, response), mimetype=_JSON)
+
+
+def _not_a_review(error: review.NotAReview) -> tuple[dict[str, str], int]:
+    return {"error": str(error)}, 400
+
+
+def _refused(error: HTTPException) -> tuple[dict[str, str], int]:
+    return {"error": f"{error.name}: {error.description}"}, error.code or 400
