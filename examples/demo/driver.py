@@ -1,4 +1,4 @@
-"""Plays the users: submits each gang at its time, and submits again what preemption took from those who use bare pods."""
+"""Plays the users: submits each gang at its time, and again the bare pods that preemption took."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTICE = 0.5
 
 
 class Driver:
-    """Two threads: one submits by the clock, one looks after lost pods. A Job needs no one, its controller does that."""
+    """Two threads: one submits by the clock, one looks after lost pods; a Job has its controller for that."""
 
     def __init__(self, api: Api, gangs: list[Gang], auditor: Auditor) -> None:
         self.api, self.gangs, self.auditor = api, gangs, auditor

