@@ -1,0 +1,189 @@
+"""Flavor assignment and the outcome for one workload that stands alone, written for obviousness."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from queues.core.model import (
+    FlavorResource,
+    Fungibility,
+    FungibilityPolicy,
+    FungibilityPreference,
+    PodSet,
+    PreemptionPolicy,
+)
+from tests.oracle.preemption import Preemptor, targets
+from tests.oracle.quota import Holder, World
+
+
+class Mode(IntEnum):
+    NO_FIT = 0
+    NO_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
+
+
+@dataclass(frozen=True)
+class Verdict:
+    mode: Mode
+    level: int
+
+
+@dataclass
+class Assignment:
+    """Flavor by pod set and resource, the verdict of each, and where the next scan would go on."""
+
+    flavors: dict[str, dict[str, str]] = field(default_factory=dict)
+    verdicts: dict[FlavorResource, Verdict] = field(default_factory=dict)
+    usage: dict[FlavorResource, int] = field(default_factory=dict)
+    progress: dict[tuple[str, int], int] = field(default_factory=dict)
+    is_unfit: bool = False
+
+    @property
+    def has_pending_flavors(self) -> bool:
+        return any(index != -1 for index in self.progress.values())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Flavors when it is admitted, uids when others have to go first, nothing when it waits."""
+
+    admitted: dict[str, dict[str, str]] | None = None
+    victims: frozenset[str] = frozenset()
+
+
+def is_preferred(a: Verdict, b: Verdict, fungibility: Fungibility) -> bool:
+    if a.mode is Mode.NO_FIT:
+        return False
+    if b.mode is Mode.NO_FIT:
+        return True
+    if (a.mode is Mode.NO_CANDIDATES) != (b.mode is Mode.NO_CANDIDATES):
+        return b.mode is Mode.NO_CANDIDATES
+    if fungibility.preference is FungibilityPreference.BORROWING_OVER_PREEMPTION:
+        return (-a.mode, a.level) < (-b.mode, b.level)
+    return (a.level, -a.mode) < (b.level, -b.mode)
+
+
+def try_next(verdict: Verdict, fungibility: Fungibility) -> bool:
+    if verdict.mode in (Mode.NO_FIT, Mode.NO_CANDIDATES):
+        return True
+    needs_preemption = verdict.mode in (Mode.PREEMPT, Mode.RECLAIM)
+    if needs_preemption and fungibility.when_can_preempt is FungibilityPolicy.TRY_NEXT_FLAVOR:
+        return True
+    return verdict.level > 0 and fungibility.when_can_borrow is FungibilityPolicy.TRY_NEXT_FLAVOR
+
+
+def judge(world: World, preemptor: Preemptor, fr: FlavorResource, amount: int) -> Verdict:
+    queue = world.queues[preemptor.queue]
+    node = ("queue", queue.name)
+    if amount > world.potential(node, fr):
+        return Verdict(Mode.NO_FIT, 0)
+    level, may_reclaim = world.lowest_fit(queue.name, fr, amount)
+    if amount <= max(0, world.available(node, fr)):
+        return Verdict(Mode.FIT, level)
+    may_borrow_by_preemption = queue.preemption.borrow_within_cohort is not PreemptionPolicy.NEVER
+    if world.quota(node, fr).nominal >= amount or may_reclaim or may_borrow_by_preemption:
+        victims = targets(world, preemptor, {fr: amount}, {fr})
+        if not victims:
+            return Verdict(Mode.NO_CANDIDATES, level)
+        level, _ = world.without(victims).lowest_fit(queue.name, fr, amount)
+        own = any(victim.queue == queue.name for victim in victims)
+        return Verdict(Mode.PREEMPT if own else Mode.RECLAIM, level)
+    return Verdict(Mode.NO_FIT, 0)
+
+
+def assign(
+    world: World, preemptor: Preemptor, pod_sets: list[PodSet], progress: dict[tuple[str, int], int]
+) -> Assignment:
+    queue = world.queues[preemptor.queue]
+    covered = {r for group in queue.groups for r in group.resources}
+    result = Assignment()
+    for pod_set in pod_sets:
+        count = pod_set.count - pod_set.reclaimable
+        requests = {r: each * count for r, each in pod_set.requests.items()}
+        if "pods" in covered:
+            requests["pods"] = count
+        if any(amount > 0 and r not in covered for r, amount in requests.items()):
+            result.is_unfit = True
+            return result
+        result.flavors[pod_set.name] = {}
+        for index, group in enumerate(queue.groups):
+            wanted = {r: requests[r] for r in sorted(group.resources) if r in requests}
+            if not wanted:
+                continue
+            start = progress.get((pod_set.name, index), -1) + 1
+            best, stopped = scan(world, preemptor, pod_set, group, wanted, result.usage, start)
+            result.progress[pod_set.name, index] = stopped
+            if best is None:
+                result.is_unfit = True
+                continue
+            for fr, verdict in best.items():
+                result.flavors[pod_set.name][fr.resource] = fr.flavor
+                result.usage[fr] = result.usage.get(fr, 0) + requests[fr.resource]
+                old = result.verdicts.get(fr)
+                result.verdicts[fr] = verdict if old is None or verdict.mode < old.mode else old
+        if result.is_unfit:
+            return result
+    return result
+
+
+def scan(world, preemptor, pod_set, group, wanted, assumed, start):
+    """The verdicts of the flavor taken (nothing when none will do), and where the scan stopped, -1 for at the end."""
+    fungibility = world.queues[preemptor.queue].fungibility
+    best, best_worst = None, Verdict(Mode.NO_FIT, 0)
+    for position in range(start, len(group.flavors)):
+        name = group.flavors[position].flavor
+        if not may_use(world, name, pod_set):
+            continue
+        verdicts: dict[FlavorResource, Verdict] = {}
+        worst = Verdict(Mode.FIT, -1)
+        for r, amount in wanted.items():
+            fr = FlavorResource(name, r)
+            verdicts[fr] = judge(world, preemptor, fr, amount + assumed.get(fr, 0))
+            if verdicts[fr].mode is Mode.NO_FIT or is_preferred(worst, verdicts[fr], fungibility):
+                worst = verdicts[fr]
+            if worst.mode is Mode.NO_FIT:
+                break
+        if not try_next(worst, fungibility):
+            return verdicts, position if position < len(group.flavors) - 1 else -1
+        if is_preferred(worst, best_worst, fungibility):
+            best, best_worst = verdicts, worst
+    return best, -1
+
+
+def may_use(world: World, name: str, pod_set: PodSet) -> bool:
+    flavor = world.flavors.get(name)
+    if flavor is None:
+        return False
+    tolerations = (*pod_set.tolerations, *flavor.tolerations)
+    for taint in flavor.node_taints:
+        if taint.effect in ("NoSchedule", "NoExecute") and not any(
+            t.operator == "Exists" and t.key in ("", taint.key) for t in tolerations
+        ):
+            return False
+    labels = dict(flavor.node_labels)
+    return all(labels[key] == value for key, value in pod_set.node_selector if key in labels)
+
+
+def outcome(world: World, preemptor: Preemptor, pod_sets: list[PodSet]) -> Outcome:
+    """What has to happen to a single waiting workload while nothing else is going on."""
+    progress: dict[tuple[str, int], int] = {}
+    for _ in range(20):
+        found = assign(world, preemptor, pod_sets, progress)
+        if not found.is_unfit:
+            if all(verdict.mode is Mode.FIT for verdict in found.verdicts.values()):
+                return Outcome(admitted=found.flavors)
+            needing = {fr for fr, verdict in found.verdicts.items() if verdict.mode is not Mode.FIT}
+            victims = targets(world, preemptor, found.usage, needing)
+            if victims:
+                return Outcome(victims=frozenset(victim.uid for victim in victims))
+        if not found.has_pending_flavors:
+            return Outcome()
+        progress = found.progress
+    raise AssertionError("the scan of flavors does not end")
+
+
+def held(uid: str, queue: str, usage: dict[FlavorResource, int], **kw) -> Holder:
+    return Holder(uid, queue, tuple(sorted(usage.items())), **kw)

@@ -1,0 +1,13 @@
+"""Two sizes: every run of the tests tries the same examples in seconds, `MUSTER_PROPERTIES=soak` new ones for long."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+
+settings.register_profile("quick", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_SLOW)
+settings.register_profile("soak", max_examples=5_000, deadline=None, suppress_health_check=_SLOW)
+settings.load_profile(os.environ.get("MUSTER_PROPERTIES", "quick"))
