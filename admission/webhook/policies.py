@@ -1,0 +1,212 @@
+"""What has to hold after all mutations, as ValidatingAdmissionPolicies that the API server evaluates itself.
+
+They hold while the webhook is down and cost no call: a queued pod or job that is not held back is refused, whoever
+took the gate away, and what makes a pod managed cannot be changed later. Gates are taken off, and queued jobs started,
+only by those who may write the status of Workloads: that is where admission stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from admission.api import names
+from admission.webhook.context import Rules
+from admission.webhook.matching import Condition, Matching, annotation, gated, label, selector
+
+_API_VERSION: Final = "admissionregistration.k8s.io/v1"
+
+_MAY_ADMIT: Final = (
+    f"authorizer.group('{names.GROUP}').resource('workloads').subresource('status')"
+    ".namespace(request.namespace).check('patch').allowed()"
+)
+
+Validation = dict[str, str]
+
+
+def policies(rules: Rules) -> list[dict[str, Any]]:
+    """The policies, each with its binding."""
+    matching = Matching(rules)
+    manifests: list[dict[str, Any]] = []
+    if rules.pods:
+        manifests += _created_pods(matching)
+        manifests += _updated_pods(rules)
+    if rules.jobs:
+        manifests += _created_jobs(matching)
+        manifests += _started_jobs(rules, matching)
+    return manifests
+
+
+def _created_pods(matching: Matching) -> list[dict[str, Any]]:
+    validations = [
+        Validation(
+            expression=gated("object", names.ADMISSION_GATE),
+            message=(
+                f"a pod that names a queue or asks for a GPU needs the scheduling gate {names.ADMISSION_GATE}, which "
+                "Muster's webhook adds: it was not asked, or something took the gate away"
+            ),
+        ),
+        Validation(
+            expression=f"{label(names.MANAGED_LABEL)} == 'true'",
+            message=f'a queued pod needs the label {names.MANAGED_LABEL} with the value "true"',
+        ),
+    ]
+    manifests: list[dict[str, Any]] = []
+    for scope in matching.scopes(matching.named_pod, "object.spec"):
+        manifests += _policy(
+            "-".join(filter(None, ("muster-queued", scope.suffix, "pods-are-gated"))),
+            ("", "v1", "pods"),
+            ["CREATE"],
+            scope.namespaces,
+            [Condition(name="is-queued", expression=scope.expression), *matching.not_others_pods()],
+            validations,
+        )
+    return manifests
+
+
+def _updated_pods(rules: Rules) -> list[dict[str, Any]]:
+    gates = (names.ADMISSION_GATE, names.TOPOLOGY_GATE)
+    is_managed = " || ".join(
+        [f"{label(names.MANAGED_LABEL, of)} != ''" for of in ("object", "oldObject")] + [gated("oldObject", *gates)]
+    )
+    unchanged = [
+        (label(names.MANAGED_LABEL), label(names.MANAGED_LABEL, "oldObject"), f"label {names.MANAGED_LABEL}"),
+        (label(names.POD_GROUP_NAME), label(names.POD_GROUP_NAME, "oldObject"), f"label {names.POD_GROUP_NAME}"),
+        (
+            annotation(names.POD_GROUP_NAME),
+            annotation(names.POD_GROUP_NAME, "oldObject"),
+            f"annotation {names.POD_GROUP_NAME}",
+        ),
+    ]
+    validations = [
+        Validation(expression=f"{now} == {before}", message=f"{what} is immutable") for now, before, what in unchanged
+    ]
+    validations += [
+        Validation(
+            expression=(
+                f"{annotation(names.RETRIABLE_IN_GROUP, 'oldObject')} != 'false' || "
+                f"{annotation(names.RETRIABLE_IN_GROUP)} == 'false'"
+            ),
+            message=f"annotation {names.RETRIABLE_IN_GROUP} may not be changed back from false",
+        ),
+        Validation(
+            expression=(
+                f"{gated('object', names.ADMISSION_GATE)} || "
+                f"{label(names.QUEUE_LABEL)} == {label(names.QUEUE_LABEL, 'oldObject')}"
+            ),
+            message=f"label {names.QUEUE_LABEL} is immutable once the pod was admitted",
+        ),
+        *(
+            Validation(
+                expression=f"!{gated('oldObject', gate)} || {gated('object', gate)} || {_MAY_ADMIT}",
+                message=(
+                    f"scheduling gate {gate} is taken off when the pod is admitted, by who may write "
+                    "workloads/status of kueue.x-k8s.io"
+                ),
+            )
+            for gate in gates
+        ),
+    ]
+    return _policy(
+        "muster-managed-pods-stay-managed",
+        ("", "v1", "pods"),
+        ["UPDATE"],
+        selector(rules.managed_namespaces),
+        [Condition(name="is-managed", expression=is_managed)],
+        validations,
+    )
+
+
+def _created_jobs(matching: Matching) -> list[dict[str, Any]]:
+    manifests: list[dict[str, Any]] = []
+    for scope in matching.scopes(matching.named_job, "object.spec.template.spec"):
+        manifests += _policy(
+            "-".join(filter(None, ("muster-queued", scope.suffix, "jobs-are-suspended"))),
+            ("batch", "v1", "jobs"),
+            ["CREATE"],
+            scope.namespaces,
+            [Condition(name="is-queued", expression=scope.expression)],
+            [
+                Validation(
+                    expression="object.spec.?suspend.orValue(false)",
+                    message=(
+                        "a job that names a queue or asks for GPUs is created suspended, which Muster's webhook sees "
+                        "to: it was not asked, or something undid it"
+                    ),
+                )
+            ],
+        )
+    return manifests
+
+
+def _started_jobs(rules: Rules, matching: Matching) -> list[dict[str, Any]]:
+    queued = " || ".join(
+        [
+            *(f"{label(names.QUEUE_LABEL, of)} != ''" for of in ("object", "oldObject")),
+            matching.asks_for_gpus("object.spec.template.spec"),
+        ]
+    )
+    return _policy(
+        "muster-queued-jobs-are-started-when-admitted",
+        ("batch", "v1", "jobs"),
+        ["UPDATE"],
+        selector(rules.managed_namespaces),
+        [
+            Condition(
+                name="is-started",
+                expression="oldObject.spec.?suspend.orValue(false) && !object.spec.?suspend.orValue(false)",
+            ),
+            Condition(name="is-queued", expression="true" if rules.manage_all else queued),
+        ],
+        [
+            Validation(
+                expression=_MAY_ADMIT,
+                message=(
+                    "a queued job is started when it is admitted, by who may write workloads/status of "
+                    "kueue.x-k8s.io; set spec.suspend to true and leave it there"
+                ),
+            )
+        ],
+    )
+
+
+def _policy(
+    name: str,
+    resource: tuple[str, str, str],
+    operations: list[str],
+    namespaces: dict[str, Any],
+    conditions: list[Condition],
+    validations: list[Validation],
+) -> list[dict[str, Any]]:
+    group, version, plural = resource
+    rule = {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "operations": operations,
+        "resources": [plural],
+        "scope": "Namespaced",
+    }
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": namespaces,
+            "objectSelector": {},
+            "resourceRules": [rule],
+        },
+        "matchConditions": conditions,
+        "validations": validations,
+    }
+    return [
+        {
+            "apiVersion": _API_VERSION,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": spec,
+        },
+        {
+            "apiVersion": _API_VERSION,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        },
+    ]
