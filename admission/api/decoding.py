@@ -54,5 +54,5 @@ def encode(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Plain dicts and lists, for patches and manifests."""
-    return msgspec.to_builtins(value)
+    """Dicts, lists and scalars exactly as their JSON would be read, for patches, manifests and comparisons."""
+    return msgspec.json.decode(msgspec.json.encode(value))
