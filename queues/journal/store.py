@@ -211,17 +211,17 @@ def _gap(gap: Gap, now: float) -> Values:
     return _decision(Decision(at=now, workload="", namespace="", name="", kind=Kind.GAP, message=message, facts=facts))
 
 
-def prune(connection: Connection, *, decisions_before: float, usage_before: float, limit: int) -> int:
-    """Deletes up to `limit` old rows of each sort and the marks of writers that are long gone; how many it deleted."""
-    deleted = 0
-    for record, old in (
-        (DecisionRecord, DecisionRecord.at < decisions_before),
-        (UsageRecord, UsageRecord.ended_at < usage_before),
-    ):
-        ids = select(record.id).where(old).order_by(record.id).limit(limit)
-        deleted += connection.execute(delete(record).where(record.id.in_(ids))).rowcount
-    connection.execute(delete(WriterRecord).where(WriterRecord.written_at < decisions_before))
-    return deleted
+def prune(connection: Connection, *, decisions_before: float | None, usage_before: float | None, limit: int) -> bool:
+    """Deletes up to `limit` old rows of each sort, and the marks of writers long gone; whether there may be more."""
+    more = False
+    if decisions_before is not None:
+        old_decisions = select(DecisionRecord.id).where(DecisionRecord.at < decisions_before).limit(limit)
+        more |= connection.execute(delete(DecisionRecord).where(DecisionRecord.id.in_(old_decisions))).rowcount == limit
+        connection.execute(delete(WriterRecord).where(WriterRecord.written_at < decisions_before))
+    if usage_before is not None:
+        old_usage = select(UsageRecord.id).where(UsageRecord.ended_at < usage_before).limit(limit)
+        more |= connection.execute(delete(UsageRecord).where(UsageRecord.id.in_(old_usage))).rowcount == limit
+    return more
 
 
 # ------------------------------------------------------------------ small parts

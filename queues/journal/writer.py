@@ -62,7 +62,7 @@ class Health:
 
 
 class Journal:
-    """One for each process that decides. Retention in days; uses of quota are kept longer than decisions."""
+    """One for each process that decides. Retention in seconds (None: for ever), counted from when something ended."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class Journal:
         *,
         capacity: int = 100_000,
         batch_size: int = 2_000,
-        decisions_retention_days: float = 30,
-        usage_retention_days: float = 400,
+        retention: float | None = 30 * DAY,
+        usage_retention: float | None = 400 * DAY,
         timing: Timing = Timing(),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._engine: Engine = open_database(url, write=True)
         self._batch_size = batch_size
-        self._retention = (decisions_retention_days * DAY, usage_retention_days * DAY)
+        self._retention = (retention, usage_retention)
         self._timing = timing
         self._clock = clock
         self._buffer = Buffer(capacity)
@@ -250,14 +250,11 @@ class Journal:
                     self._last_error = _brief(refused)
 
     def _prune(self, now: float) -> None:
-        decisions, usage = self._retention
+        decisions, usage = (None if kept is None else now - kept for kept in self._retention)
         more = True
         while more and len(self._buffer) == 0:
             with self._engine.begin() as connection:
-                deleted = prune(
-                    connection, decisions_before=now - decisions, usage_before=now - usage, limit=self._batch_size
-                )
-            more = deleted >= self._batch_size
+                more = prune(connection, decisions_before=decisions, usage_before=usage, limit=self._batch_size)
 
     # ---- counters
 

@@ -214,9 +214,7 @@ def test_a_batch_whose_commit_was_not_confirmed_counts_once(migrated: str, monke
 
 def test_old_decisions_and_uses_go(migrated: str) -> None:
     now = 1000 * DAY
-    with journal(
-        migrated, clock=lambda: now, decisions_retention_days=30, usage_retention_days=400, batch_size=3
-    ) as it:
+    with journal(migrated, clock=lambda: now, retention=30 * DAY, usage_retention=400 * DAY, batch_size=3) as it:
         it.put(*(decision("old", now - 31 * DAY) for _ in range(8)), decision("new", now - 29 * DAY))
         it.put(started("old", 1), UsageEnded(now - 401 * DAY, "old"), started("open", 2))
         until(it, lambda h: not h.waiting)
@@ -225,6 +223,20 @@ def test_old_decisions_and_uses_go(migrated: str) -> None:
             assert time.monotonic() < deadline
     assert rows(migrated, DecisionRecord, "workload") == ["new"]
     assert rows(migrated, UsageRecord, "workload") == ["open"]
+
+
+def test_without_retention_everything_stays(migrated: str) -> None:
+    written(
+        migrated,
+        decision("old", 1),
+        started("old", 1),
+        UsageEnded(2, "old"),
+        clock=time.time,
+        retention=None,
+        usage_retention=None,
+    )
+    assert rows(migrated, DecisionRecord, "workload") == ["old"]
+    assert rows(migrated, UsageRecord, "workload") == ["old"]
 
 
 def test_an_idle_writer_says_that_it_is_alive(migrated: str) -> None:

@@ -1,0 +1,230 @@
+"""What the read model answers: order and positions, counts, one workload, history, use of quota over time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Connection
+
+from queues.journal import migrate, read
+from queues.journal.database import open_database
+from queues.journal.entries import (
+    Amount,
+    Entry,
+    Kind,
+    Owner,
+    UsageEnded,
+    UsageStarted,
+    WorkloadRow,
+    WorkloadState,
+)
+from queues.journal.usage import By, usage
+from queues.journal.writer import Journal, Timing
+from tests.unit.journal.rows import GPU, decision, local_queue, queue, started, workload
+
+
+def remember(url: str, *entries: Entry) -> None:
+    migrate.upgrade(url)
+    journal = Journal(url, timing=Timing(gather=0), clock=lambda: 1000.0, batch_size=5000)
+    journal.put(*entries)
+    journal.start()
+    assert journal.close(20)
+
+
+@pytest.fixture
+def connection(url: str, entries: tuple[Entry, ...]) -> Iterator[Connection]:
+    remember(url, *entries)
+    engine = open_database(url)
+    with engine.connect() as opened:
+        yield opened
+    engine.dispose()
+
+
+def told(*entries: Entry) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("entries", [entries], ids=["told"])
+
+
+@told(
+    workload("d-late", queued_at=300.0),
+    workload("c-early", queued_at=100.0),
+    workload("b-boosted", priority=1, effective_priority=9, queued_at=400.0),
+    workload("a-high", priority=5, queued_at=500.0),
+    workload("e-sticky", priority=-1, sticky=True, queued_at=900.0),
+    workload("f-same-time", queued_at=300.0, local_queue="other"),
+    workload("g-other-queue", cluster_queue="elsewhere"),
+    workload("h-admitted", state=WorkloadState.ADMITTED, priority=99),
+    workload("i-held", state=WorkloadState.HELD, priority=99),
+)
+def test_order_is_sticky_then_priority_then_time_then_uid(connection: Connection) -> None:
+    got = read.pending(connection, "cq", limit=100)
+    assert [(p.workload.uid, p.in_cluster_queue, p.in_local_queue) for p in got] == [
+        ("e-sticky", 0, 0),
+        ("b-boosted", 1, 1),
+        ("a-high", 2, 2),
+        ("c-early", 3, 3),
+        ("d-late", 4, 4),
+        ("f-same-time", 5, 0),
+    ]
+    page = read.pending(connection, "cq", limit=2, offset=3)
+    assert [(p.workload.uid, p.in_cluster_queue) for p in page] == [("c-early", 3), ("d-late", 4)]
+    other = read.pending(connection, "cq", namespace="ns", local_queue="other", limit=5)
+    assert [(p.workload.uid, p.in_cluster_queue, p.in_local_queue) for p in other] == [("f-same-time", 5, 0)]
+    assert read.pending(connection, "cq", namespace="ns", local_queue="other", limit=5, offset=1) == []
+    assert read.pending(connection, "nothing", limit=5) == []
+    assert read.count_pending(connection, "cq") == 6
+    assert read.count_pending(connection, "cq", namespace="else") == 0
+
+
+UIDS = ("0a", "0-b", "0B", "0b", "A0", "a-0", "a0", "_x", "é")
+
+
+@told(*(workload(uid) for uid in UIDS))
+def test_ties_are_in_byte_order_on_every_database(connection: Connection) -> None:
+    assert [p.workload.uid for p in read.pending(connection, "cq", limit=99)] == sorted(UIDS)
+
+
+def test_positions_agree_with_a_plain_sort(url: str) -> None:
+    dice = random.Random(7)
+    waiting = [
+        workload(
+            f"u{n}",
+            priority=dice.randrange(3),
+            sticky=n == 17,
+            queued_at=float(dice.randrange(5)),
+            local_queue=dice.choice(["a", "b"]),
+            namespace=dice.choice(["x", "y"]),
+        )
+        for n in range(300)
+    ]
+    remember(url, *waiting)
+    ordered = sorted(waiting, key=lambda w: (not w.sticky, -w.priority, w.queued_at, w.uid))
+    seen: dict[tuple[str, str], int] = {}
+    want = []
+    for position, w in enumerate(ordered):
+        local = seen[w.namespace, w.local_queue] = seen.get((w.namespace, w.local_queue), -1) + 1
+        want.append((w.uid, position, local))
+    engine = open_database(url)
+    with engine.connect() as connection:
+        got = read.pending(connection, "cq", limit=1000)
+        assert [(p.workload.uid, p.in_cluster_queue, p.in_local_queue) for p in got] == want
+        place = read.place(connection, ordered[123])
+        assert place is not None
+        assert (place.in_cluster_queue, place.in_local_queue) == want[123][1:]
+    engine.dispose()
+
+
+@told(
+    queue("cq"),
+    queue("empty", quotas=(), active=False, reason="FlavorNotFound"),
+    workload("a", code="WaitingForQuota", state_since=50.0),
+    workload("b", code="WaitingForQuota", state_since=40.0),
+    workload("c", code="ExceedsMaxQuota", namespace="other"),
+    workload("d", code="Deactivated", state=WorkloadState.HELD, state_since=1.0),
+    workload("e", state=WorkloadState.ADMITTED),
+    workload("f", state=WorkloadState.RESERVING),
+)
+def test_queues_with_their_counts(connection: Connection) -> None:
+    full, empty = read.queues(connection)
+    assert full.queue == queue("cq")
+    assert list(full.pending_by_reason.items()) == [("WaitingForQuota", 2), ("ExceedsMaxQuota", 1)]
+    assert {state.value: n for state, n in full.counts.items()} == {
+        "pending": 3,
+        "held": 1,
+        "reserving": 1,
+        "admitted": 1,
+    }
+    assert full.oldest_pending == 40.0
+    assert (empty.queue.active, empty.oldest_pending, sum(empty.counts.values())) == (False, None, 0)
+    assert [q.queue.name for q in read.queues(connection, ["empty", "none"])] == ["empty"]
+    (only,) = read.queues(connection, ["cq"], namespace="other")
+    assert only.pending_by_reason == {"ExceedsMaxQuota": 1}
+    assert read.has_queue(connection, "cq")
+    assert not read.has_queue(connection, "none")
+
+
+@told(local_queue("b"), local_queue("a"), local_queue("a", namespace="other", cluster_queue="x"))
+def test_local_queues(connection: Connection) -> None:
+    assert read.local_queues(connection, namespace="ns") == [local_queue("a"), local_queue("b")]
+    assert read.local_queues(connection, namespace="other", name="a") == [
+        local_queue("a", namespace="other", cluster_queue="x")
+    ]
+    assert len(read.local_queues(connection)) == 3
+
+
+JOB = Owner("batch/v1", "Job", "train", "j1")
+WHOLE: WorkloadRow = workload(
+    "u1",
+    name="job-train-1",
+    owners=(JOB, Owner("v1", "Pod", "x", "p1")),
+    flavors={GPU: "h100"},
+    code="WaitingForQuota",
+    message="needs 8",
+    remedy="free 3",
+    shortages=({"flavor": "h100", "resource": GPU, "needed": 8, "free": 5},),
+    facts={"big": 2**70},
+    effective_priority=0,
+)
+
+
+@told(WHOLE, replace(WHOLE, uid="u0", created_at=1.0))
+def test_a_workload_comes_back_as_it_was_told(connection: Connection) -> None:
+    assert read.workload(connection, "ns", "job-train-1") == WHOLE
+    assert read.workload(connection, "ns", "train") == WHOLE, "by the name of the Job"
+    assert read.workload(connection, "ns", "x") is None
+    assert read.workload(connection, "other", "train") is None
+
+
+@told(
+    decision("a", 10, Kind.CREATED),
+    decision("a", 20, Kind.HELD, facts={"n": 1}),
+    decision("b", 30, Kind.EVICTED, cause="a", cluster_queue="x"),
+    decision("a", 40, Kind.ADMITTED),
+)
+def test_history_is_newest_first_and_can_be_paged(connection: Connection) -> None:
+    def kinds(**wanted: object) -> list[str]:
+        found = read.decisions(connection, read.DecisionFilter(**wanted), limit=10)  # type: ignore[arg-type]
+        return [r.decision.kind.value for r in found]
+
+    assert kinds(workload="a") == ["admitted", "held", "created"]
+    assert kinds(namespace="ns", name="b") == kinds(cluster_queue="x") == kinds(kind=Kind.EVICTED) == ["evicted"]
+    assert kinds(since=20, until=40) == ["evicted", "held"]
+    assert kinds(namespace="none") == []
+    first, second = read.decisions(connection, read.DecisionFilter(), limit=2)
+    assert first.decision == decision("a", 40, Kind.ADMITTED)
+    assert [r.decision.at for r in read.decisions(connection, read.DecisionFilter(before=second.id), limit=9)] == [
+        20,
+        10,
+    ]
+    assert read.names(connection, ["a", "none"]) == {"a": ("ns", "a")}
+
+
+@told(
+    started("a", 0),
+    UsageEnded(100, "a"),
+    started("b", 50, 4, namespace="other"),
+    started("c", 10, 1, cluster_queue="x"),
+    UsageEnded(20, "c"),
+    UsageStarted(0, "d", "ns", "d", "cq", "lq", (Amount("h100", "cpu", 1500),)),
+    UsageEnded(60, "d"),
+)
+def test_use_is_clipped_to_the_asked_time(connection: Connection) -> None:
+    def totals(since: float, until: float, now: float = 1000, **more: object) -> list[tuple[str, str, float, int]]:
+        found = usage(connection, since, until, now=now, **more)  # type: ignore[arg-type]
+        return [(u.key, u.resource, u.amount_seconds, u.workloads) for u in found]
+
+    assert totals(0, 200) == [("cq", "cpu", 90_000, 1), ("cq", GPU, 800 + 4 * 150, 2), ("x", GPU, 10, 1)]
+    assert totals(90, 110) == [("cq", GPU, 8 * 10 + 4 * 20, 2)]
+    assert totals(0, 200, by=By.NAMESPACE) == [("ns", "cpu", 90_000, 1), ("ns", GPU, 810, 2), ("other", GPU, 600, 1)]
+    assert totals(100, 200, now=150) == [("cq", GPU, 4 * 50, 1)], "what is still held counts up to now"
+    assert totals(0, 200, namespace="other") == [("cq", GPU, 600, 1)]
+    assert totals(0, 200, cluster_queues=["x"]) == [("x", GPU, 10, 1)]
+    assert totals(2000, 3000) == [], "nothing is used in the future"
+    assert totals(0, 0) == []
+
+
+@pytest.mark.parametrize("entries", [()], ids=["nothing told"])
+def test_freshness(connection: Connection) -> None:
+    assert read.freshness(connection) == read.Freshness(written_at=1000.0, dropped=0)
