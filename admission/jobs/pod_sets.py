@@ -65,13 +65,18 @@ def pod_spec(pod_set: PodSet) -> PodSpec | Misconfigured:
 
 
 def _affinity(affinity: Affinity | None) -> tuple[tuple[model.Expression, ...], ...]:
-    """The required terms. `matchFields` name single nodes and no flavor, so they are left to the scheduler."""
+    """The required terms, of which one has to be met.
+
+    `matchFields` name single nodes, never a flavor: a term of nothing else may always be met.
+    """
     if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
         return ()
-    return tuple(
-        tuple(expression for entry in term.match_expressions if (expression := _expression(entry)))
-        for term in affinity.node_affinity.required.node_selector_terms
-    )
+    terms = []
+    for term in affinity.node_affinity.required.node_selector_terms:
+        if term.match_fields and not term.match_expressions:
+            return ()
+        terms.append(tuple(expression for entry in term.match_expressions if (expression := _expression(entry))))
+    return tuple(terms)
 
 
 def _expression(entry: NodeSelectorRequirement) -> model.Expression | None:
