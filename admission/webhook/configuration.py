@@ -129,6 +129,7 @@ class _Entry:
             "admissionReviewVersions": ["v1"],
             "clientConfig": reached.client_config(kinds.path(self.verb, self.gvk)),
             "failurePolicy": "Fail",
+            "matchConditions": list(self.conditions),
             "matchPolicy": "Equivalent",
             "namespaceSelector": self.namespaces or {},
             "objectSelector": {},
@@ -136,8 +137,6 @@ class _Entry:
             "sideEffects": "None",
             "timeoutSeconds": _TIMEOUT_SECONDS,
         }
-        if self.conditions:
-            entry["matchConditions"] = list(self.conditions)
         if self.verb == "mutate":
             entry["reinvocationPolicy"] = "Never"
         return entry
