@@ -15,16 +15,15 @@ from enum import Enum
 from itertools import groupby
 from typing import Any, Protocol, assert_never
 
-from admission.jobs.effects import Create, Delete, Effect, Patch, Ref, Tell
-from admission.kube.client import Client, PatchKind
-from admission.kube.errors import ApiError, Conflict, NotFound, ServerFailed, TooManyRequests, Unreachable
+from admission.jobs.effects import Create, Delete, Effect, Patch, PatchKind, Ref, Tell
+from admission.kube.client import Client
+from admission.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerFailed, TooManyRequests, Unreachable
 from admission.kube.resources import Resource
 
 log = logging.getLogger(__name__)
 
-_ATTEMPTS = 4
+_MORE_ATTEMPTS = 3
 _FIRST_DELAY = 0.2
-_LONGEST_DELAY = 5.0
 
 
 class Fate(Enum):
@@ -71,6 +70,19 @@ class Report:
 
 
 Answer = Written | Gone | Report
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one effect; `pause` is how long the API server asks to wait."""
+
+    fate: Fate
+    message: str = ""
+    pause: float = 0.0
+
+
+Write = Create | Patch | Delete
+_DONE = Outcome(Fate.DONE)
 
 
 class Events(Protocol):
@@ -136,49 +148,54 @@ class Actor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _run(self, errand: Errand) -> None:
-        fate, message = Fate.UNAVAILABLE, "interrupted"
+        outcome = Outcome(Fate.UNAVAILABLE, "interrupted")
         try:
-            fate, message = await self._carry_out(errand)
+            outcome = await self._carry_out(errand)
         except Exception as error:  # a bug in one errand must not leave its objects busy for ever
-            log.exception("errand of %s failed", errand.owner)
-            message = str(error)
+            log.exception("an errand failed", extra={"owner": str(errand.owner)})
+            outcome = Outcome(Fate.REFUSED, str(error))
         finally:
-            self._deliver(Report(errand, fate, message))
+            self._deliver(Report(errand, outcome.fate, outcome.message))
 
-    async def _carry_out(self, errand: Errand) -> tuple[Fate, str]:
+    async def _carry_out(self, errand: Errand) -> Outcome:
         for together in independent(errand.effects):
-            ends = await asyncio.gather(*(self._attempt(effect) for effect in together))
-            for fate, message in ends:
-                if fate is not Fate.DONE:
-                    return fate, message
-        return Fate.DONE, ""
+            outcomes = await asyncio.gather(*(self._insist(effect) for effect in together))
+            for outcome in outcomes:
+                if outcome.fate is not Fate.DONE:
+                    return outcome
+        return _DONE
 
-    async def _attempt(self, effect: Effect) -> tuple[Fate, str]:
+    async def _insist(self, effect: Effect) -> Outcome:
+        """Tries again while the API server is in trouble, for some seconds: longer is for the controller to decide."""
         if isinstance(effect, Tell):
             self._events.tell(effect)
-            return Fate.DONE, ""
+            return _DONE
         delay = _FIRST_DELAY
-        for attempt in range(_ATTEMPTS):
-            try:
-                async with self._slots:
-                    await self._call(effect)
-            except NotFound:
-                self._deliver(Gone(effect.ref))
-                return (Fate.DONE if isinstance(effect, Delete) else Fate.GONE), "not found"
-            except Conflict as error:
-                return await self._look_again(effect, error)
-            except ApiError as error:
-                if not is_passing(error):
-                    return Fate.REFUSED, error.message
-                message, pause = error.message, error.retry_after or 0.0
-            else:
-                return Fate.DONE, ""
-            if attempt + 1 < _ATTEMPTS:
-                await asyncio.sleep(max(pause, delay * random.uniform(0.5, 1.5)))  # noqa: S311  # only jitter
-                delay = min(2 * delay, _LONGEST_DELAY)
-        return Fate.UNAVAILABLE, message
+        outcome = await self._try(effect)
+        for _ in range(_MORE_ATTEMPTS):
+            if outcome.fate is not Fate.UNAVAILABLE:
+                break
+            await asyncio.sleep(max(outcome.pause, delay * random.uniform(0.5, 1.5)))  # noqa: S311  # only jitter
+            delay *= 2
+            outcome = await self._try(effect)
+        return outcome
 
-    async def _call(self, effect: Create | Patch | Delete) -> None:
+    async def _try(self, effect: Write) -> Outcome:
+        try:
+            async with self._slots:
+                await self._call(effect)
+        except NotFound as error:
+            self._deliver(Gone(effect.ref))
+            return _DONE if isinstance(effect, Delete) else Outcome(Fate.GONE, error.message)
+        except ApiError as error:
+            if isinstance(error, Conflict) or is_failed_test(effect, error):
+                return await self._look_again(effect, error)
+            return Outcome(
+                Fate.UNAVAILABLE if is_passing(error) else Fate.REFUSED, error.message, error.retry_after or 0.0
+            )
+        return _DONE
+
+    async def _call(self, effect: Write) -> None:
         ref = effect.ref
         resource = self._resources[ref.kind]
         namespace = ref.namespace or None
@@ -192,7 +209,7 @@ class Actor:
                     namespace,
                     ref.name,
                     guarded_body(effect),
-                    kind=PatchKind(effect.kind.value),
+                    kind=effect.kind,
                     subresource=effect.subresource,
                 )
                 self._deliver(Written(ref.kind, changed))
@@ -208,7 +225,7 @@ class Actor:
             case _:
                 assert_never(effect)
 
-    async def _look_again(self, effect: Create | Patch | Delete, error: ApiError) -> tuple[Fate, str]:
+    async def _look_again(self, effect: Write, error: ApiError) -> Outcome:
         """After a conflict: the object as it is now, so that the next reconcile does not run into the same."""
         ref = effect.ref
         try:
@@ -216,13 +233,13 @@ class Actor:
                 found = await self._client.get(self._resources[ref.kind], ref.namespace or None, ref.name)
         except NotFound:
             self._deliver(Gone(ref))
-            return (Fate.DONE if isinstance(effect, Delete) else Fate.GONE), "not found"
+            return _DONE if isinstance(effect, Delete) else Outcome(Fate.GONE, error.message)
         except ApiError as again:
-            return Fate.UNAVAILABLE, again.message
+            return Outcome(Fate.UNAVAILABLE, again.message, again.retry_after or 0.0)
         self._deliver(Written(ref.kind, found))
         if isinstance(effect, Create) and controller_uid(found) == created_controller_uid(effect):
-            return Fate.DONE, "it exists already"
-        return Fate.CONFLICT, error.message
+            return _DONE
+        return Outcome(Fate.CONFLICT, error.message)
 
 
 def touched(errand: Errand) -> Iterator[Hashable]:
@@ -269,6 +286,11 @@ def guarded_body(patch: Patch) -> dict[str, Any] | list[dict[str, Any]]:
         # Replacing the version with itself, and not testing it: a stale one then is a conflict and not a bad request.
         return [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}, *patch.body]
     return {**patch.body, "metadata": {**patch.body.get("metadata", {}), "resourceVersion": version}}
+
+
+def is_failed_test(effect: Effect, error: ApiError) -> bool:
+    """A JSON patch whose `test` does not hold is answered as invalid, but means that the object has changed."""
+    return isinstance(error, Invalid) and isinstance(effect, Patch) and effect.kind is PatchKind.JSON
 
 
 def is_passing(error: ApiError) -> bool:

@@ -65,6 +65,35 @@ def _out(workload: Workload, now: float) -> Workload:
     )
 
 
+def gate(workload: Workload, facts: Facts, now: float) -> Step:
+    """What others hold back by the gates that it names says so, once it could be queued otherwise."""
+    del facts
+    gates = admission_gates(workload)
+    found = conditions.condition(workload, names.QUOTA_RESERVED)
+    said = found is not None and found.reason == names.REASON_ADMISSION_GATED
+    if conditions.holds_quota(workload) or not conditions.is_active(workload):
+        return Step(workload)
+    if gates and not said and not conditions.is_on_hold(workload):
+        message = f"The workload is gated by {', '.join(gates)}"
+        changed = conditions.with_condition(
+            workload, names.QUOTA_RESERVED, true=False, reason=names.REASON_ADMISSION_GATED, message=message, now=now
+        )
+        return Step(changed, tells=(event(workload, names.EVENT_ADMISSION_GATED, message),))
+    if said and not gates:
+        message = "The workload is not gated any more"
+        changed = conditions.with_condition(
+            workload, names.QUOTA_RESERVED, true=False, reason=names.REASON_PENDING_EVALUATION, message=message, now=now
+        )
+        return Step(changed, tells=(event(workload, names.EVENT_ADMISSION_GATE_CLEARED, message),))
+    return Step(workload)
+
+
+def admission_gates(workload: Workload) -> tuple[str, ...]:
+    """The gates that it still names, in their order."""
+    text = workload.metadata.annotations.get(names.ADMISSION_GATED_BY, "")
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
 def put_back(workload: Workload, facts: Facts, now: float) -> Step:
     """Requeued again: after reactivation, at the end of a back-off, when a stopped queue goes on."""
     out = conditions.condition(workload, names.REQUEUED)

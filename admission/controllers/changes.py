@@ -9,30 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
+from admission.api.decoding import plain
 from admission.api.kueue import Workload
 from admission.controllers.store import Object
 from admission.jobs.effects import Effect, Patch, Ref
+from admission.jobs.statuses import merge_patch
 
 
 def ref(kind: str, obj: Object) -> Ref:
     meta = obj.metadata
     return Ref(kind, meta.namespace or "", meta.name, meta.uid)
-
-
-def merge_difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7386) that turns `before` into `after`; lists are replaced whole."""
-    patch: dict[str, Any] = {key: None for key in before if key not in after}
-    for key, new in after.items():
-        old = before.get(key)
-        if old == new and key in before:
-            continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            patch[key] = merge_difference(old, new)
-        else:
-            patch[key] = new
-    return patch
 
 
 def status_patch(kind: str, obj: Object, before: Any, after: Any, *, guarded: bool = True) -> Patch | None:
@@ -41,7 +27,7 @@ def status_patch(kind: str, obj: Object, before: Any, after: Any, *, guarded: bo
     `guarded` makes the observed resource version a precondition; without it the write overtakes concurrent ones, which
     is right only for values that nobody else writes.
     """
-    body = merge_difference(_raw(before), _raw(after))
+    body = merge_patch(plain(before), plain(after))
     if not body:
         return None
     version = obj.metadata.resource_version if guarded else None
@@ -56,7 +42,7 @@ def workload_patches(before: Workload, after: Workload) -> tuple[Effect, ...]:
     """
     body: dict[str, Any] = {}
     if before.spec is not after.spec:
-        spec = merge_difference(_raw(before.spec), _raw(after.spec))
+        spec = merge_patch(plain(before.spec), plain(after.spec))
         if spec:
             body["spec"] = spec
     if before.metadata.finalizers != after.metadata.finalizers:
@@ -74,7 +60,3 @@ def finalizers_patch(kind: str, obj: Object, finalizers: Iterable[str]) -> Patch
     return Patch(
         ref(kind, obj), {"metadata": {"finalizers": list(finalizers)}}, resource_version=obj.metadata.resource_version
     )
-
-
-def _raw(value: Any) -> dict[str, Any]:
-    return {} if value is None else dict(msgspec.to_builtins(value))

@@ -13,9 +13,7 @@ import msgspec
 from admission.api import meta, names
 from admission.api.kueue import Workload
 from admission.api.meta import FALSE, TRUE, Condition
-
-#: The API server refuses longer messages.
-_LONGEST_MESSAGE = 32_000
+from admission.jobs import statuses
 
 
 def condition(workload: Workload, type_: str) -> Condition | None:
@@ -74,23 +72,8 @@ def with_status(workload: Workload, **fields: Any) -> Workload:
 
 def with_condition(workload: Workload, type_: str, *, true: bool, reason: str, message: str, now: float) -> Workload:
     """The Workload with this condition; its transition time moves only when its status does."""
-    found = condition(workload, type_)
-    message = message[:_LONGEST_MESSAGE]
-    status = TRUE if true else FALSE
-    if found is not None and (found.status, found.reason, found.message) == (status, reason, message):
-        return workload  # not worth a write for the observed generation alone
-    changed = meta.set_condition(
-        workload.status.conditions,
-        Condition(
-            type=type_,
-            status=status,
-            reason=reason,
-            message=message,
-            last_transition_time=meta.rfc3339(now),
-            observed_generation=workload.metadata.generation or None,
-        ),
-    )
-    return with_status(workload, conditions=changed)
+    new = Condition(type=type_, status=TRUE if true else FALSE, reason=reason, message=message)
+    return statuses.with_condition(workload, new, now)
 
 
 def without_condition(workload: Workload, type_: str) -> Workload:

@@ -10,9 +10,10 @@ from admission.api import meta, names, topology_assignment
 from admission.api.kueue import Admission, PodSetAssignment, Workload
 from admission.api.quantities import format_amount
 from admission.controllers import checks, conditions
-from admission.controllers.eviction import evicted, released
+from admission.controllers.eviction import evicted
 from admission.controllers.rules import Ownership, event
 from admission.jobs.effects import Severity, Tell
+from admission.jobs.eviction import released
 from queues.core import model
 from queues.core.plan import Admit, Evict
 from queues.core.reasons import Reason

@@ -1,7 +1,7 @@
-"""The two phases of taking quota back: marking a Workload as evicted, and releasing what it holds.
+"""The first half of an eviction: marking a Workload, with its checks asked anew and its gates closed.
 
-Marking keeps the admission, so that the quota stays occupied while pods end; releasing gives it up. Both are new values
-of the Workload. It must never decide whether a Workload has to go.
+Marking keeps the admission, so that the quota stays occupied while pods end (`admission.jobs.eviction` is the second
+half). It must never decide whether a Workload has to go.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_STATS = 256
 
 
 def evicted(workload: Workload, reason: str, message: str, now: float, *, cause: str = "") -> Workload:
-    """Phase A: marked, with its checks asked anew, its gates closed and the eviction counted."""
+    """The Workload on its way out, and the eviction counted."""
     changed = conditions.with_condition(workload, names.EVICTED, true=True, reason=reason, message=message, now=now)
     if conditions.is_true(changed, names.BLOCKED_ON_PREEMPTION_GATES):
         changed = conditions.with_condition(
@@ -52,39 +52,6 @@ def asked_again(check: AdmissionCheckState, now: float) -> AdmissionCheckState:
         retry_count=retries,
         pod_set_updates=(),
     )
-
-
-def released(workload: Workload, now: float) -> Workload:
-    """Phase B: nothing is held any more. Only a preempted workload and one that lost its node may come back at once."""
-    going = conditions.condition(workload, names.EVICTED)
-    reason = going.reason if going is not None else names.REASON_PENDING
-    message = going.message if going is not None else "The quota was given back"
-    at_once = reason in {names.EVICTED_BY_PREEMPTION, names.EVICTED_BY_NODE_FAILURES}
-    changed = conditions.with_condition(workload, names.REQUEUED, true=at_once, reason=reason, message=message, now=now)
-    return unreserved(changed, names.REASON_PENDING_EVALUATION, message, now)
-
-
-def unreserved(workload: Workload, reason: str, message: str, now: float) -> Workload:
-    """Without quota and not admitted; execution time so far is put on the account."""
-    changed = workload
-    if conditions.is_admitted(workload):
-        began = conditions.since(workload, names.ADMITTED)
-        if began is not None:
-            spent = (workload.status.accumulated_past_execution_time_seconds or 0) + max(0, int(now - began))
-            changed = conditions.with_status(changed, accumulated_past_execution_time_seconds=spent)
-    changed = conditions.with_condition(
-        changed, names.QUOTA_RESERVED, true=False, reason=reason, message=message, now=now
-    )
-    if conditions.condition(changed, names.ADMITTED) is not None:
-        changed = conditions.with_condition(
-            changed,
-            names.ADMITTED,
-            true=False,
-            reason=names.REASON_NO_RESERVATION,
-            message="The workload has no reservation",
-            now=now,
-        )
-    return conditions.with_status(changed, admission=None)
 
 
 def _counted(stats: SchedulingStats | None, reason: str, cause: str) -> SchedulingStats:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from admission.api.kueue import Workload
 from admission.controllers import activity, checks, conditions, execution_time, pods_ready, retention, stop_policy
 from admission.controllers.changes import workload_patches
-from admission.controllers.eviction import released
 from admission.controllers.rules import Facts, Ownership, Rule, Step
 from admission.jobs.effects import Delete, Effect, Tell
+from admission.jobs.eviction import released
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,21 @@ def release(workload: Workload, facts: Facts, now: float) -> Step:
     return Step(released(workload, now) if conditions.holds_quota(workload) else workload)
 
 
+def follow_class(workload: Workload, facts: Facts, now: float) -> Step:
+    """The priority is that of its WorkloadPriorityClass, also when the class gets another value."""
+    del now
+    if facts.class_value is None or facts.class_value == workload.spec.priority:
+        return Step(workload)
+    spec = msgspec.structs.replace(workload.spec, priority=facts.class_value)
+    return Step(msgspec.structs.replace(workload, spec=spec))
+
+
 #: Rejection and deactivation come before the stop policies, and the timeouts last, so that one eviction has one reason.
 _RULES: tuple[Rule, ...] = (
     checks.put_off,
     activity.deactivate,
     activity.put_back,
+    activity.gate,
     checks.synchronise,
     checks.admit,
     checks.fail,
@@ -50,7 +62,7 @@ _END_RULES: tuple[Rule, ...] = (retention.orphans, retention.finished)
 
 def reconcile(workload: Workload, facts: Facts, now: float) -> Verdict:
     """Idempotent: once its writes are done and nothing else happened, it wants nothing more."""
-    rules: tuple[Rule, ...] = (retention.orphans, *_RULES)
+    rules: tuple[Rule, ...] = (retention.orphans, follow_class, *_RULES)
     if conditions.is_finished(workload):
         rules = _END_RULES
     changed = workload

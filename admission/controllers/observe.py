@@ -1,4 +1,4 @@
-"""From the cluster's objects to the core's values: flavors, queues, cohorts, checks, topologies, namespaces, nodes, pods.
+"""From the cluster's objects to the core's values: flavors, queues, cohorts, checks, topologies, nodes and pods.
 
 Pure functions, one for each kind; what makes no sense in an object is read so that it can do no harm, since an API
 server without webhooks lets it in. They must never look at anything but their arguments.
@@ -51,6 +51,16 @@ def cluster_queue(obj: kueue.ClusterQueue) -> model.ClusterQueue:
         fair_weight=fair_weight(spec.fair_sharing),
         terminating=obj.metadata.is_deleting,
     )
+
+
+def flavor_names(obj: kueue.ClusterQueue) -> Iterable[str]:
+    """The flavors that the queue has quota in."""
+    return [each.name for group in obj.spec.resource_groups for each in group.flavors]
+
+
+def check_names(obj: kueue.ClusterQueue) -> Iterable[str]:
+    strategy = obj.spec.admission_checks_strategy
+    return [] if strategy is None else [rule.name for rule in strategy.admission_checks]
 
 
 def groups(specs: Iterable[kueue.ResourceGroup]) -> tuple[model.ResourceGroup, ...]:

@@ -6,10 +6,13 @@ that the API server has let in into an error: what cannot be understood waits, w
 
 from __future__ import annotations
 
+import math
+
 from admission.api import meta, names, topology_assignment
 from admission.api.kueue import PodSetAssignment, Workload
 from admission.api.quantities import QuantityError, amount
 from admission.controllers import conditions
+from admission.controllers.activity import admission_gates
 from admission.settings import Settings
 from admission.settings.configuration import RequeuingTimestamp
 from queues.core import model
@@ -33,7 +36,7 @@ def workload(
         priority=(spec.priority or 0) + _boost(obj, settings),
         created_at=metadata.created_at,
         queued_at=queued_at(obj, settings),
-        eligible_at=conditions.requeue_at(obj) or 0.0,
+        eligible_at=eligible_at(obj),
         held=held(obj) or kept_back,
         misconfigured=misconfigured,
         admission=admission(obj),
@@ -44,12 +47,10 @@ def workload(
 
 
 def held(obj: Workload) -> str | None:
-    """Why it is not to be queued; None for what holds quota or may be queued."""
+    """Why it does not wait for quota at all; None for what does, and for what holds quota."""
     if conditions.holds_quota(obj):
         return None
-    gates = [name for name in obj.metadata.annotations.get(names.ADMISSION_GATED_BY, "").split(",") if name.strip()]
-    waiting = conditions.condition(obj, names.WAITING_FOR_REPLACEMENT_PODS)
-    out = conditions.condition(obj, names.REQUEUED)
+    gates = admission_gates(obj)
     failed = sorted(
         state.name for state in obj.status.admission_checks if state.state in {names.CHECK_RETRY, names.CHECK_REJECTED}
     )
@@ -58,16 +59,18 @@ def held(obj: Workload) -> str | None:
         (not conditions.is_active(obj), "The workload is deactivated"),
         (conditions.is_true(obj, names.DEACTIVATION_TARGET), "The workload is about to be deactivated"),
         (conditions.is_on_hold(obj), "The workload is on hold"),
-        (waiting is not None and waiting.status == meta.TRUE, "The workload waits for replacement pods"),
+        (conditions.is_true(obj, names.WAITING_FOR_REPLACEMENT_PODS), "The workload waits for replacement pods"),
         (bool(gates), f"The workload is gated by {', '.join(gates)}"),
         (bool(failed), f"The workload has failed admission checks: {', '.join(failed)}"),
-        # With a time at which its back-off ends the core knows when to wake it; otherwise an event has to come first.
-        (
-            out is not None and out.status == meta.FALSE,
-            f"The workload is not requeued yet: {'' if out is None else out.message}",
-        ),
     )
     return next((text for applies, text in reasons if applies), None)
+
+
+def eligible_at(obj: Workload) -> float:
+    """When its back-off ends. What was evicted and not put back has no such time: an event has to come first."""
+    if conditions.is_false(obj, names.REQUEUED):
+        return math.inf
+    return conditions.requeue_at(obj) or 0.0
 
 
 def queued_at(obj: Workload, settings: Settings) -> float:

@@ -34,12 +34,17 @@ class Ownership(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rules look up. `cluster_queue` is the one that holds the quota, or else the LocalQueue's."""
+    """What the rules look up.
+
+    `cluster_queue` is the one that holds the quota, or else the LocalQueue's. `class_value` is the present value of the
+    WorkloadPriorityClass that the Workload names.
+    """
 
     settings: Settings
     ownership: Ownership = Ownership.NONE
     local_queue: LocalQueue | None = None
     cluster_queue: ClusterQueue | None = None
+    class_value: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from admission.api import names
 from admission.api.kueue import Workload
 from admission.controllers import conditions
-from admission.controllers.eviction import evicted, unreserved
+from admission.controllers.eviction import evicted
 from admission.controllers.rules import Facts, Step, event
+from admission.jobs.eviction import without_reservation
 
 _DRAIN = "HoldAndDrain"
 _STOPPED = frozenset({"Hold", _DRAIN})
@@ -24,7 +25,7 @@ def obey(workload: Workload, facts: Facts, now: float) -> Step:
         return Step(workload)
     for policy, reason, message in _stops(facts):
         if not conditions.is_admitted(workload):
-            return Step(unreserved(workload, names.REASON_SUSPENDED, message, now))
+            return Step(without_reservation(workload, names.REASON_SUSPENDED, message, now))
         if policy == _DRAIN:
             tell = event(workload, names.EVENT_EVICTED_PREFIX + reason, message)
             return Step(evicted(workload, reason, message, now), tells=(tell,))
@@ -53,8 +54,8 @@ def _without_queue(workload: Workload, facts: Facts, now: float) -> Workload:
     admission, queue = workload.status.admission, facts.cluster_queue
     if queue is None and admission is not None:
         message = f"ClusterQueue {admission.cluster_queue} does not exist"
-        return unreserved(workload, names.REASON_MISCONFIGURED, message, now)
+        return without_reservation(workload, names.REASON_MISCONFIGURED, message, now)
     if queue is not None and queue.metadata.is_deleting:
         message = f"ClusterQueue {queue.metadata.name} is being deleted"
-        return unreserved(workload, names.REASON_SUSPENDED, message, now)
+        return without_reservation(workload, names.REASON_SUSPENDED, message, now)
     return workload

@@ -1,0 +1,219 @@
+"""What happened to a Workload between two observations, told to the journal: steps, its present row, its use of quota.
+
+Read off the conditions of the object before and after, so that what was decided elsewhere (by a person, another
+controller, the process before this one) is told as well. It must never be read back by anything that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from admission.api import meta, names
+from admission.api.kueue import Workload
+from admission.controllers import conditions
+from queues.core import model
+from queues.core.reasons import Reason
+from queues.journal import entries
+from queues.journal.entries import Decision, Kind, WorkloadState
+
+Charges = Mapping[model.FlavorResource, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A Workload as told before: the object, and what it was charged."""
+
+    workload: Workload
+    charges: Charges
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A live Workload as the core has it now. `cluster_queue` is where it waits or holds."""
+
+    workload: Workload
+    core: model.Workload
+    cluster_queue: str
+    charges: Charges
+    reason: Reason | None = None
+
+
+def told(before: Seen | None, present: Present | None, now: float) -> Iterator[entries.Entry]:
+    """Everything new about one Workload. `present` None: it finished or is gone."""
+    if present is None:
+        if before is not None:
+            yield from ended(before, None, now)
+        return
+    if before is None:
+        yield step(present.workload, Kind.CREATED, present.workload.metadata.created_at, present)
+    yield from steps(before.workload if before is not None else None, present, now)
+    yield row(present)
+    yield from use(before, present, now)
+
+
+def ended(before: Seen, after: Workload | None, now: float) -> Iterator[entries.Entry]:
+    """It is finished (`after` says how) or was deleted."""
+    workload = before.workload if after is None else after
+    finished = conditions.condition(workload, names.FINISHED)
+    uid = workload.metadata.uid
+    at = now
+    if finished is not None and finished.status == meta.TRUE:
+        at = conditions.since(workload, names.FINISHED) or now
+        yield _decision(workload, Kind.FINISHED, at, finished.reason, finished.message)
+    else:
+        yield _decision(workload, Kind.REMOVED, now, "", "")
+    if before.charges:
+        yield entries.UsageEnded(at, uid)
+    yield entries.WorkloadRemoved(uid)
+
+
+_STEPS = (
+    (names.EVICTED, meta.TRUE, Kind.EVICTED),
+    (names.QUOTA_RESERVED, meta.TRUE, Kind.RESERVED),
+    (names.ADMITTED, meta.TRUE, Kind.ADMITTED),
+    (names.REQUEUED, meta.TRUE, Kind.REQUEUED),
+)
+
+
+def steps(before: Workload | None, present: Present, now: float) -> Iterator[Decision]:
+    """Conditions that turned, in the order in which things happen."""
+    workload = present.workload
+    for type_, status, kind in _STEPS:
+        new = conditions.condition(workload, type_)
+        old = None if before is None else conditions.condition(before, type_)
+        if new is None or new.status != status or before is None:
+            continue
+        if old is not None and old.status == status and old.last_transition_time == new.last_transition_time:
+            continue
+        what = kind
+        if kind is Kind.EVICTED and new.reason == names.EVICTED_BY_PREEMPTION:
+            what = Kind.PREEMPTED
+        elif kind is Kind.EVICTED and new.reason.startswith(names.EVICTED_BY_DEACTIVATION):
+            what = Kind.DEACTIVATED
+        at = meta.epoch(new.last_transition_time) if new.last_transition_time else now
+        yield _decision(workload, what, at, new.reason, new.message, present.cluster_queue)
+    if before is not None and conditions.holds_quota(before) and not conditions.holds_quota(workload):
+        lost = conditions.condition(workload, names.QUOTA_RESERVED)
+        reason, message = ("", "") if lost is None else (lost.reason, lost.message)
+        held_in = before.status.admission.cluster_queue if before.status.admission is not None else ""
+        yield _decision(workload, Kind.RELEASED, now, reason, message, held_in)
+
+
+def step(workload: Workload, kind: Kind, at: float, present: Present) -> Decision:
+    return _decision(workload, kind, at, "", "", present.cluster_queue)
+
+
+def held(present: Present, reason: Reason, now: float) -> Decision:
+    """Why it goes on waiting, with the numbers."""
+    workload = present.workload
+    meta_ = workload.metadata
+    return Decision(
+        at=now,
+        workload=meta_.uid,
+        namespace=meta_.namespace,
+        name=meta_.name,
+        kind=Kind.HELD,
+        cluster_queue=present.cluster_queue,
+        local_queue=workload.spec.queue_name or "",
+        code=reason.code.value,
+        message=reason.message,
+        facts={"shortages": entries.shortages(reason)} if reason.shortages else {},
+        remedy=reason.remedy,
+    )
+
+
+def row(present: Present) -> entries.WorkloadRow:
+    """The Workload's line in the read model."""
+    workload, core = present.workload, present.core
+    metadata = workload.metadata
+    state, since = _state(workload, core)
+    requests: dict[str, int] = {}
+    for pod_set in core.pod_sets:
+        for resource, amount in pod_set.requests.items():
+            requests[resource] = requests.get(resource, 0) + amount * pod_set.count
+    flavors: dict[str, str] = {
+        resource: flavor
+        for assigned in (core.admission.pod_sets if core.admission is not None else ())
+        for resource, flavor in assigned.flavors.items()
+    }
+    reason = present.reason
+    return entries.WorkloadRow(
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        local_queue=workload.spec.queue_name or "",
+        cluster_queue=present.cluster_queue,
+        state=state,
+        created_at=core.created_at,
+        queued_at=core.queued_at,
+        state_since=since,
+        priority=workload.spec.priority or 0,
+        effective_priority=core.priority if core.priority != (workload.spec.priority or 0) else None,
+        evicted=conditions.is_evicted(workload),
+        owners=tuple(
+            entries.Owner(owner.api_version, owner.kind, owner.name, owner.uid)
+            for owner in sorted(metadata.owner_references, key=lambda owner: not owner.controller)
+        ),
+        pods=sum(pod_set.count for pod_set in core.pod_sets),
+        requests=requests,
+        flavors=flavors,
+        code="" if reason is None else reason.code.value,
+        message=core.held or "" if reason is None else reason.message,
+        remedy=None if reason is None else reason.remedy,
+        shortages=() if reason is None else tuple(entries.shortages(reason)),
+    )
+
+
+def _state(workload: Workload, core: model.Workload) -> tuple[WorkloadState, float]:
+    if core.admission is not None:
+        if core.admission.admitted:
+            return WorkloadState.ADMITTED, conditions.since(workload, names.ADMITTED) or core.admission.reserved_at
+        return WorkloadState.RESERVING, core.admission.reserved_at
+    queued = conditions.since(workload, names.REQUEUED) or core.created_at
+    return (WorkloadState.PENDING if core.held is None else WorkloadState.HELD), queued
+
+
+def use(before: Seen | None, present: Present, now: float) -> Iterator[entries.UsageEntry]:
+    """Where its use of quota began, changed or ended."""
+    was = {} if before is None else before.charges
+    if present.charges == was:
+        return
+    workload = present.workload
+    if not present.charges:
+        yield entries.UsageEnded(now, workload.metadata.uid)
+        return
+    at = now
+    if not was and present.core.admission is not None:
+        at = present.core.admission.reserved_at
+    yield started(present, at)
+
+
+def started(present: Present, at: float) -> entries.UsageStarted:
+    metadata = present.workload.metadata
+    return entries.UsageStarted(
+        at=at,
+        workload=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        cluster_queue=present.cluster_queue,
+        local_queue=present.workload.spec.queue_name or "",
+        amounts=tuple(
+            entries.Amount(unit.flavor, unit.resource, amount) for unit, amount in sorted(present.charges.items())
+        ),
+    )
+
+
+def _decision(workload: Workload, kind: Kind, at: float, code: str, message: str, cluster_queue: str = "") -> Decision:
+    metadata = workload.metadata
+    return Decision(
+        at=at,
+        workload=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        kind=kind,
+        cluster_queue=cluster_queue,
+        local_queue=workload.spec.queue_name or "",
+        code=code,
+        message=message,
+    )

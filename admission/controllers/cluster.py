@@ -1,0 +1,401 @@
+"""The observed cluster: every object as last seen, what the core is told about it, and who has to look at what changed.
+
+It turns deltas and answers into core events and a list of what is dirty, and makes the core's values on demand. It must
+never write to the cluster or decide: that is the loop's, with what it finds here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from admission.api import core, kueue, names
+from admission.controllers import conditions, observe, observe_workload
+from admission.controllers.act import Answer, Gone, Written
+from admission.controllers.inbox import Observed
+from admission.controllers.look import Look
+from admission.controllers.rules import Facts, Ownership
+from admission.controllers.store import Change, Key, key_of
+from admission.controllers.tables import Tables
+from admission.controllers.units import Units
+from admission.jobs.interface import Adapter, UnitKey
+from admission.jobs.pod_sets import core_pod_sets
+from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
+from admission.kube.informers import Deleted, Replaced, Upserted
+from admission.settings import Settings
+from queues.core import events, model
+from queues.core.state import State
+
+#: Kinds with the finalizer that keeps them while they are in use.
+FINALIZED = ("ClusterQueue", "ResourceFlavor", "AdmissionCheck", "Topology")
+
+
+@dataclass(slots=True)
+class Dirty:
+    """What has to be looked at; dictionaries keep the order in which it became so."""
+
+    workloads: dict[Key, None] = field(default_factory=dict)
+    units: dict[UnitKey, None] = field(default_factory=dict)
+    finalizers: dict[tuple[str, str], None] = field(default_factory=dict)
+    cluster_queues: dict[str, None] = field(default_factory=dict)
+    local_queues: dict[Key, None] = field(default_factory=dict)
+
+
+class Cluster:
+    """`decided_at` keeps the exact time of reservations of this process, which conditions cut to whole seconds."""
+
+    def __init__(self, settings: Settings, adapters: Iterable[Adapter], clock: Callable[[], float]) -> None:
+        self.settings = settings
+        self.tables = Tables()
+        self.units = Units(adapters, self.tables, settings)
+        self.look = Look(self.tables, settings, clock, self.units.kinds)
+        self.state = State()
+        self.dirty = Dirty()
+        self.told: dict[str, model.Workload] = {}
+        self.decided_at: dict[str, float] = {}
+        self.stirred = False
+        self._placed: set[str] = set()
+        self._pod_sets: dict[str, tuple[object, tuple[model.PodSet, ...] | Misconfigured]] = {}
+        self._surroundings: dict[str, int] = {}
+        self._classes = 0
+        waiting = settings.wait_for_pods_ready
+        self._tells_readiness = waiting is not None and waiting.block_admission
+        self._on: dict[str, Callable[[Change[Any]], None]] = {
+            "ResourceFlavor": self._flavor,
+            "Topology": self._topology,
+            "AdmissionCheck": self._check,
+            "Cohort": self._cohort,
+            "ClusterQueue": self._cluster_queue,
+            "Namespace": self._namespace,
+            "LocalQueue": self._local_queue,
+            "WorkloadPriorityClass": self._workload_priority_class,
+            "PriorityClass": self._priority_class,
+            "RuntimeClass": self._runtime_class,
+            "LimitRange": self._limit_range,
+            "Node": self._node,
+            "Pod": self._pod,
+            "Job": self._job,
+            "Workload": self._workload,
+        }
+
+    # ------------------------------------------------------------------ taking in
+
+    def take(self, item: Observed | Answer) -> None:
+        """One delta or answer."""
+        for kind, change in self._changes(item):
+            self._on[kind](change)
+
+    def fill(self, item: Observed | Answer) -> None:
+        """The same before anything may be decided: only the objects; `tell_everything` follows."""
+        for _ in self._changes(item):
+            pass
+
+    def tell_everything(self) -> None:
+        """The core hears of every object, and everything is dirty: the start after all informers are synced."""
+        for kind in self.tables.kinds():
+            for obj in self.tables.of(kind):
+                self._on[kind](Change(None, obj))
+
+    def _changes(self, item: Observed | Answer) -> list[tuple[str, Change[Any]]]:
+        match item:
+            case Observed(kind, Replaced(items)):
+                return [(kind, change) for change in self.tables.of(kind).replace(items)]
+            case Observed(kind, Upserted(obj)) | Written(kind, obj):
+                change = self.tables.of(kind).upsert(obj) if kind in self._on else None
+            case Observed(kind, Deleted(obj)):
+                change = self.tables.of(kind).remove(*key_of(obj), obj.metadata.uid)
+            case Gone(ref):
+                kind = ref.kind
+                change = self.tables.of(kind).remove(ref.namespace, ref.name, ref.uid) if kind in self._on else None
+            case _:
+                return []
+        return [] if change is None else [(kind, change)]
+
+    def apply(self, event: events.Event) -> None:
+        self.state.apply(event)
+        self.stirred = True
+
+    # ------------------------------------------------------------------ queues and what they refer to
+
+    def _flavor(self, change: Change[kueue.ResourceFlavor]) -> None:
+        name = change.either.metadata.name
+        if change.after is None:
+            self.apply(events.FlavorGone(model.FlavorName(name)))
+        elif change.before is None or change.before.spec != change.after.spec:
+            self.apply(events.FlavorChanged(observe.flavor(change.after)))
+        self._may_go("ResourceFlavor", name)
+        for flavor in (change.before, change.after):
+            if flavor is not None and flavor.spec.topology_name:
+                self._may_go("Topology", flavor.spec.topology_name)
+
+    def _topology(self, change: Change[kueue.Topology]) -> None:
+        name = change.either.metadata.name
+        if change.after is None:
+            self.apply(events.TopologyGone(model.TopologyName(name)))
+        elif change.before is None or change.before.spec != change.after.spec:
+            self.apply(events.TopologyChanged(observe.topology(change.after)))
+        self._may_go("Topology", name)
+
+    def _check(self, change: Change[kueue.AdmissionCheck]) -> None:
+        name = change.either.metadata.name
+        if change.after is None:
+            self.apply(events.CheckGone(model.CheckName(name)))
+        else:
+            self.apply(events.CheckChanged(observe.check(change.after)))
+        self._may_go("AdmissionCheck", name)
+
+    def _cohort(self, change: Change[kueue.Cohort]) -> None:
+        if change.after is None:
+            self.apply(events.CohortGone(model.CohortName(change.either.metadata.name)))
+        elif change.before is None or change.before.spec != change.after.spec:
+            self.apply(events.CohortChanged(observe.cohort(change.after)))
+
+    def _cluster_queue(self, change: Change[kueue.ClusterQueue]) -> None:
+        queue = change.either
+        name = queue.metadata.name
+        self._may_go("ClusterQueue", name)
+        if _is_status_only(change):
+            return
+        if change.after is None:
+            self.apply(events.ClusterQueueGone(model.ClusterQueueName(name)))
+        else:
+            self.apply(events.ClusterQueueChanged(observe.cluster_queue(change.after)))
+        self.dirty.cluster_queues[name] = None
+        for each in (change.before, change.after):
+            if each is not None:
+                for flavor in observe.flavor_names(each):
+                    self._may_go("ResourceFlavor", flavor)
+                for check in observe.check_names(each):
+                    self._may_go("AdmissionCheck", check)
+        for workload in self.tables.workloads.where("holds", name):
+            self.dirty.workloads[key_of(workload)] = None
+        for local_queue in self.tables.local_queues.where("queue", name):
+            self.dirty.local_queues[key_of(local_queue)] = None
+            self._queue_workloads(key_of(local_queue))
+
+    def _local_queue(self, change: Change[kueue.LocalQueue]) -> None:
+        queue = change.either
+        key = key_of(queue)
+        if _is_status_only(change):
+            return
+        if change.after is None:
+            self.apply(events.LocalQueueGone(model.ObjectKey(*key)))
+        else:
+            self.apply(events.LocalQueueChanged(observe.local_queue(change.after)))
+        self.dirty.local_queues[key] = None
+        for each in (change.before, change.after):
+            if each is not None:
+                self.dirty.cluster_queues[each.spec.cluster_queue] = None
+        self._queue_workloads(key)
+        self._units_of(key.namespace)
+
+    def _queue_workloads(self, queue: Key) -> None:
+        for workload in self.tables.workloads.where("queue", tuple(queue)):
+            self.dirty.workloads[key_of(workload)] = None
+
+    def _may_go(self, kind: str, name: str) -> None:
+        self.dirty.finalizers[kind, name] = None
+
+    def is_in_use(self, kind: str, name: str) -> bool:
+        match kind:
+            case "ClusterQueue":
+                return self.tables.workloads.has("holds", name)
+            case "ResourceFlavor":
+                return self.tables.cluster_queues.has("flavor", name)
+            case "AdmissionCheck":
+                return self.tables.cluster_queues.has("check", name)
+            case "Topology":
+                return self.tables.flavors.has("topology", name)
+            case _:
+                raise KeyError(kind)
+
+    # ------------------------------------------------------------------ namespaces, classes, limits
+
+    def _namespace(self, change: Change[core.Namespace]) -> None:
+        name = change.either.metadata.name
+        if change.after is None:
+            self.apply(events.NamespaceGone(model.NamespaceName(name)))
+        elif change.before is not None and change.before.metadata.labels == change.after.metadata.labels:
+            return
+        else:
+            self.apply(events.NamespaceChanged(observe.namespace(change.after)))
+        self._units_of(name)
+
+    def _workload_priority_class(self, change: Change[kueue.WorkloadPriorityClass]) -> None:
+        for workload in self.tables.workloads.where(
+            "priority class", (names.WORKLOAD_PRIORITY_CLASS_KIND, change.either.metadata.name)
+        ):
+            self.dirty.workloads[key_of(workload)] = None
+        self.dirty.units.update(dict.fromkeys(self.units.all()))
+
+    def _priority_class(self, change: Change[core.PriorityClass]) -> None:
+        del change
+        self.dirty.units.update(dict.fromkeys(self.units.all()))
+
+    def _runtime_class(self, change: Change[core.RuntimeClass]) -> None:
+        del change
+        self._classes += 1
+        for workload in self.tables.workloads:
+            self.dirty.workloads[key_of(workload)] = None
+
+    def _limit_range(self, change: Change[core.LimitRange]) -> None:
+        namespace = change.either.metadata.namespace
+        self._surroundings[namespace] = self._surroundings.get(namespace, 0) + 1
+        for workload in self.tables.workloads.where("namespace", namespace):
+            self.dirty.workloads[key_of(workload)] = None
+        self._units_of(namespace)
+
+    def _units_of(self, namespace: str) -> None:
+        self.dirty.units.update(dict.fromkeys(self.units.in_namespace(namespace)))
+
+    # ------------------------------------------------------------------ nodes and pods
+
+    def _node(self, change: Change[core.Node]) -> None:
+        if change.after is None:
+            self.apply(events.NodeGone(model.NodeName(change.either.metadata.name)))
+            return
+        node = observe.node(change.after)
+        if change.before is None or observe.node(change.before) != node:
+            self.apply(events.NodeChanged(node))
+
+    def _pod(self, change: Change[core.Pod]) -> None:
+        pod = change.either
+        self._place(pod, there=change.after is not None)
+        self.dirty.units.update(dict.fromkeys(self.units.member_changed("Pod", key_of(pod), change.after)))
+
+    def _place(self, pod: core.Pod, *, there: bool) -> None:
+        """Tells the core whether the pod takes room that no assignment accounts for."""
+        uid = pod.metadata.uid
+        name = observe.workload_name(pod)
+        workload = None if name is None else self.tables.workloads.get(pod.metadata.namespace, name)
+        if workload is not None and conditions.is_finished(workload):
+            workload = None
+        occupies = there and observe.occupies_node(pod, workload)
+        if occupies and uid not in self._placed:
+            requests = pod_requests(pod.spec, Surroundings())
+            taken = {} if isinstance(requests, Misconfigured) else requests.node
+            self._placed.add(uid)
+            self.apply(
+                events.PodPlaced(
+                    model.Uid(uid),
+                    model.NodeName(pod.spec.node_name),
+                    {model.ResourceName(name): amount for name, amount in taken.items()},
+                )
+            )
+        elif not occupies and uid in self._placed:
+            self._placed.discard(uid)
+            self.apply(events.PodGone(model.Uid(uid)))
+
+    def _job(self, change: Change[Any]) -> None:
+        job = change.either
+        self.dirty.units.update(dict.fromkeys(self.units.member_changed("Job", key_of(job), change.after)))
+
+    # ------------------------------------------------------------------ workloads
+
+    def _workload(self, change: Change[kueue.Workload]) -> None:
+        workload = change.either
+        key = key_of(workload)
+        self.dirty.workloads[key] = None
+        before, after = change.before, change.after
+        if before is not None and (after is None or before.metadata.uid != after.metadata.uid):
+            self.forget(before)
+        self.dirty.units.update(dict.fromkeys(self.units.workload_changed(key, after)))
+        held_before = None if before is None else before.status.admission
+        held_after = None if after is None or conditions.is_finished(after) else after.status.admission
+        if held_before is not None and (held_after is None or held_after.cluster_queue != held_before.cluster_queue):
+            self._may_go("ClusterQueue", held_before.cluster_queue)
+        if held_before != held_after:
+            for pod in self._pods_of(workload):
+                self._place(pod, there=True)
+
+    def _pods_of(self, workload: kueue.Workload) -> Iterable[core.Pod]:
+        return self.tables.pods.where("workload", (workload.metadata.namespace, workload.metadata.name))
+
+    def forget(self, workload: kueue.Workload) -> None:
+        """It is gone, or finished: it neither waits nor holds."""
+        uid = workload.metadata.uid
+        self._pod_sets.pop(uid, None)
+        self.decided_at.pop(uid, None)
+        if self.told.pop(uid, None) is not None:
+            self.apply(events.WorkloadGone(model.Uid(uid)))
+
+    def tell(self, workload: kueue.Workload, kept_back: str | None = None) -> bool:
+        """Tells the core what the Workload is now; whether that was news."""
+        uid = workload.metadata.uid
+        if conditions.is_finished(workload):
+            known = uid in self.told
+            self.forget(workload)
+            return known
+        value = self.value(workload, kept_back)
+        if self.told.get(uid) == value:
+            return False
+        self.told[uid] = value
+        self.apply(events.WorkloadChanged(value))
+        if self._tells_readiness and value.admission is not None:
+            ready = conditions.is_true(workload, names.PODS_READY)
+            self.apply(events.PodsReadyChanged(value.uid, ready))
+        return True
+
+    def value(self, workload: kueue.Workload, kept_back: str | None = None) -> model.Workload:
+        """The core's value of a Workload as it stands."""
+        pod_sets = self._read_pod_sets(workload)
+        misconfigured = pod_sets.message if isinstance(pod_sets, Misconfigured) else None
+        value = observe_workload.workload(
+            workload,
+            () if isinstance(pod_sets, Misconfigured) else pod_sets,
+            self.settings,
+            misconfigured=misconfigured,
+            kept_back=kept_back,
+        )
+        exact = self.decided_at.get(workload.metadata.uid)
+        if value.admission is not None and exact is not None and int(exact) == int(value.admission.reserved_at):
+            value = replace(value, admission=replace(value.admission, reserved_at=exact))
+        return value
+
+    def _read_pod_sets(self, workload: kueue.Workload) -> tuple[model.PodSet, ...] | Misconfigured:
+        """Parsed once for each generation and each change of what else decides about requests."""
+        metadata = workload.metadata
+        version = (
+            metadata.generation,
+            workload.status.reclaimable_pods,
+            self._classes,
+            self._surroundings.get(metadata.namespace, 0),
+        )
+        known = self._pod_sets.get(metadata.uid)
+        if known is not None and known[0] == version:
+            return known[1]
+        read = core_pod_sets(workload, self.look)
+        self._pod_sets[metadata.uid] = (version, read)
+        return read
+
+    def ownership(self, workload: kueue.Workload) -> Ownership:
+        owners = workload.metadata.owner_references
+        if not owners:
+            return Ownership.NONE
+        kinds = self.units.kinds
+        return Ownership.JOB if any(owner.kind in kinds for owner in owners) else Ownership.FOREIGN
+
+    def facts(self, workload: kueue.Workload) -> Facts:
+        local = self.tables.local_queues.get(workload.metadata.namespace, workload.spec.queue_name or "")
+        admission = workload.status.admission
+        above = local.spec.cluster_queue if admission is None and local is not None else ""
+        queue = self.tables.cluster_queues.get("", above if admission is None else admission.cluster_queue)
+        ref = workload.spec.priority_class_ref
+        value = None
+        if ref is not None and ref.kind == names.WORKLOAD_PRIORITY_CLASS_KIND:
+            found = self.look.workload_priority_class(ref.name)
+            value = None if found is None else found.value
+        return Facts(self.settings, self.ownership(workload), local, queue, value)
+
+
+def _is_status_only(change: Change[Any]) -> bool:
+    """Whether nothing but the status and the metadata that nobody reads is different."""
+    before, after = change.before, change.after
+    return (
+        before is not None
+        and after is not None
+        and before.metadata.uid == after.metadata.uid
+        and before.metadata.is_deleting == after.metadata.is_deleting
+        and before.spec == after.spec
+    )

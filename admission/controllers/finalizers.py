@@ -1,0 +1,29 @@
+"""When a queue, flavor, check or topology that is being deleted may go: once nothing uses it any more.
+
+Decided from the object and whether it is in use. The finalizer comes from the webhook at creation, and from here where
+there is no webhook. It must never come off anything that is in use.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from admission.api import names
+from admission.controllers.changes import finalizers_patch
+from admission.controllers.store import Object
+from admission.jobs.effects import Patch
+
+
+class Finalized(Object, Protocol):
+    """An object of a kind that has the finalizer."""
+
+
+def reconcile(kind: str, obj: Finalized, finalizers: tuple[str, ...], *, deleting: bool, in_use: bool) -> Patch | None:
+    """The write that adds or removes the finalizer, if one is due."""
+    there = names.RESOURCE_IN_USE_FINALIZER in finalizers
+    if deleting:
+        if there and not in_use:
+            left = [each for each in finalizers if each != names.RESOURCE_IN_USE_FINALIZER]
+            return finalizers_patch(kind, obj, left)
+        return None
+    return None if there else finalizers_patch(kind, obj, [*finalizers, names.RESOURCE_IN_USE_FINALIZER])

@@ -1,0 +1,124 @@
+"""Which kinds are observed, in one table each, with the indexes that they are looked up by.
+
+Only names: what to watch, what has to be there before anything is decided, and what may be missing from a cluster. It
+must never hold an object of a kind that nothing reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+from admission.api import core, kueue
+from admission.api.batch import Job
+from admission.api.meta import ObjectMeta
+from admission.controllers.conditions import is_finished
+from admission.controllers.observe import check_names, flavor_names, workload_name
+from admission.controllers.store import Table
+from admission.kube import resources
+from admission.kube.resources import Resource
+
+#: Without these nothing can be decided; their absence is waited out.
+REQUIRED: tuple[Resource[Any], ...] = (
+    resources.RESOURCE_FLAVORS,
+    resources.CLUSTER_QUEUES,
+    resources.LOCAL_QUEUES,
+    resources.WORKLOADS,
+    resources.NAMESPACES,
+)
+#: A cluster may lack these, or forbid them: then there are none, until there are.
+OPTIONAL: tuple[Resource[Any], ...] = (
+    resources.TOPOLOGIES,
+    resources.ADMISSION_CHECKS,
+    resources.COHORTS,
+    resources.WORKLOAD_PRIORITY_CLASSES,
+    resources.PRIORITY_CLASSES,
+    resources.RUNTIME_CLASSES,
+    resources.LIMIT_RANGES,
+    resources.NODES,
+    resources.PODS,
+    resources.JOBS,
+)
+
+
+class Tables:
+    """All tables. The order of `all` is that in which the core is told at the start: what is named before who names."""
+
+    def __init__(self) -> None:
+        self.flavors: Table[kueue.ResourceFlavor] = Table({"topology": _topology})
+        self.topologies: Table[kueue.Topology] = Table()
+        self.checks: Table[kueue.AdmissionCheck] = Table()
+        self.cohorts: Table[kueue.Cohort] = Table()
+        self.cluster_queues: Table[kueue.ClusterQueue] = Table({"flavor": flavor_names, "check": check_names})
+        self.namespaces: Table[core.Namespace] = Table()
+        self.local_queues: Table[kueue.LocalQueue] = Table({"queue": _queue, "namespace": _namespace})
+        self.workload_priority_classes: Table[kueue.WorkloadPriorityClass] = Table()
+        self.priority_classes: Table[core.PriorityClass] = Table()
+        self.runtime_classes: Table[core.RuntimeClass] = Table()
+        self.limit_ranges: Table[core.LimitRange] = Table({"namespace": _namespace})
+        self.nodes: Table[core.Node] = Table()
+        self.jobs: Table[Job] = Table()
+        self.pods: Table[core.Pod] = Table({"workload": _pod_workload})
+        self.workloads: Table[kueue.Workload] = Table(
+            {"queue": _workload_queue, "namespace": _namespace, "priority class": _priority_class, "holds": _holds}
+        )
+        self._by_kind: dict[str, Table[Any]] = {
+            "ResourceFlavor": self.flavors,
+            "Topology": self.topologies,
+            "AdmissionCheck": self.checks,
+            "Cohort": self.cohorts,
+            "ClusterQueue": self.cluster_queues,
+            "Namespace": self.namespaces,
+            "LocalQueue": self.local_queues,
+            "WorkloadPriorityClass": self.workload_priority_classes,
+            "PriorityClass": self.priority_classes,
+            "RuntimeClass": self.runtime_classes,
+            "LimitRange": self.limit_ranges,
+            "Node": self.nodes,
+            "Job": self.jobs,
+            "Pod": self.pods,
+            "Workload": self.workloads,
+        }
+
+    def of(self, kind: str) -> Table[Any]:
+        return self._by_kind[kind]
+
+    def members(self, kind: str) -> Table[Any]:
+        """The table of a job kind; an empty one for a kind that is not observed."""
+        return self._by_kind.get(kind) or Table()
+
+    def kinds(self) -> Iterator[str]:
+        return iter(self._by_kind)
+
+
+def _namespace(obj: Any) -> Iterable[Hashable]:
+    metadata: ObjectMeta = obj.metadata
+    return (metadata.namespace,)
+
+
+def _topology(flavor: kueue.ResourceFlavor) -> Iterable[Hashable]:
+    return (flavor.spec.topology_name,) if flavor.spec.topology_name else ()
+
+
+def _queue(queue: kueue.LocalQueue) -> Iterable[Hashable]:
+    return (queue.spec.cluster_queue,)
+
+
+def _workload_queue(workload: kueue.Workload) -> Iterable[Hashable]:
+    return ((workload.metadata.namespace, workload.spec.queue_name or ""),)
+
+
+def _priority_class(workload: kueue.Workload) -> Iterable[Hashable]:
+    ref = workload.spec.priority_class_ref
+    return () if ref is None else ((ref.kind, ref.name),)
+
+
+def _holds(workload: kueue.Workload) -> Iterable[Hashable]:
+    """A finished Workload keeps its admission as history; it holds nothing."""
+    admission = workload.status.admission
+    return () if admission is None or is_finished(workload) else (admission.cluster_queue,)
+
+
+def _pod_workload(pod: core.Pod) -> Iterable[Hashable]:
+    name = workload_name(pod)
+    return () if name is None else ((pod.metadata.namespace, name),)
