@@ -1,0 +1,24 @@
+"""Where things are kept that the settings leave open: the state directory and the journal in it.
+
+Decided from the settings and the environment. It creates no file; directories are made by who writes there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from admission.settings import Settings
+
+
+def state_folder(settings: Settings) -> Path:
+    """`muster.stateDir`, else `muster` below the user's state directory."""
+    if settings.muster.state_dir:
+        return Path(settings.muster.state_dir)
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "muster"
+
+
+def journal_url(settings: Settings) -> str:
+    """The journal's database: the one of the settings, else a SQLite file."""
+    return settings.muster.journal.url or f"sqlite:///{state_folder(settings) / 'journal.sqlite3'}"

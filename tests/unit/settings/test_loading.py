@@ -1,0 +1,275 @@
+"""Settings files: what is read, what is refused and in which words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admission.api.meta import selects
+from admission.settings import Settings, SettingsError, dump, durations, gates, load, parse, warnings
+
+V1BETA2 = "config.kueue.x-k8s.io/v1beta2"
+
+
+def configuration(version: str = V1BETA2, **fields: Any) -> str:
+    return yaml.safe_dump({"apiVersion": version, "kind": "Configuration", **fields})
+
+
+def read(version: str = V1BETA2, **fields: Any) -> Settings:
+    return parse(configuration(version, **fields))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    id: str
+    fields: dict[str, Any]
+    want: str
+
+
+REFUSALS = [
+    Refusal("an unknown section is named", {"webhok": {}}, "webhok: unknown field; did you mean webhook?"),
+    Refusal("an unknown field is named with its path", {"webhook": {"prt": 1}}, "webhook.prt: unknown field"),
+    Refusal(
+        "an unknown field in a list is named",
+        {"resources": {"transformations": [{"input": "cpu", "strat": "Retain"}]}},
+        "resources.transformations[0].strat: unknown field; did you mean strategy?",
+    ),
+    Refusal(
+        "an unknown field of Muster's own section is named",
+        {"muster": {"gpuPods": {"enable": True}}},
+        "muster.gpuPods.enable: unknown field; did you mean enabled?",
+    ),
+    Refusal(
+        "a number is no duration", {"waitForPodsReady": {"timeout": 5}}, "waitForPodsReady.timeout: Expected a dur"
+    ),
+    Refusal("a duration needs a unit", {"waitForPodsReady": {"timeout": "5"}}, "like 30s, 5m or 1h30m"),
+    Refusal("a port is a number", {"webhook": {"port": "9443"}}, "webhook.port: Expected `int`, got `str`"),
+    Refusal("a port is in range", {"webhook": {"port": 70000}}, "webhook.port: 70000 is not a port"),
+    Refusal("a bind address has a port", {"metrics": {"bindAddress": "here"}}, "metrics.bindAddress: 'here' is not an"),
+    Refusal("an enum names a value", {"resources": {"quotaCheckStrategy": "Maybe"}}, "resources.quotaCheckStrategy: "),
+    Refusal(
+        "a framework is there once", {"integrations": {"frameworks": ["pod", "pod"]}}, "frameworks[1]: 'pod' is th"
+    ),
+    Refusal("a framework is known", {"integrations": {"frameworks": ["x"]}}, "write one of batch/job, pod"),
+    Refusal(
+        "a framework without adapter is refused by name",
+        {"integrations": {"frameworks": ["jobset.x-k8s.io/jobset"]}},
+        "Muster has no adapter for 'jobset.x-k8s.io/jobset' yet",
+    ),
+    Refusal("other controllers' jobs are refused", {"integrations": {"externalFrameworks": ["A.v1.b"]}}, "externalF"),
+    Refusal("dispatching to clusters is refused", {"multiKueue": {"gcInterval": "1m"}}, "multiKueue: dispatching"),
+    Refusal("DRA quota is refused", {"resources": {"deviceClassMappings": [{"name": "x"}]}}, "deviceClassMappings: "),
+    Refusal("pprof is refused", {"pprofBindAddress": ":1"}, "pprofBindAddress: "),
+    Refusal("custom labels are refused", {"metrics": {"customLabels": [{"name": "x"}]}}, "metrics.customLabels: "),
+    Refusal("a cipher list is refused", {"tls": {"cipherSuites": ["X"]}}, "tls: cipherSuites"),
+    Refusal("an old TLS is refused", {"tls": {"minVersion": "VersionTLS10"}}, "tls.minVersion: "),
+    Refusal(
+        "an unknown gate is refused", {"featureGates": {"Foo": True}}, "featureGates.Foo: there is no feature gate"
+    ),
+    Refusal(
+        "a gate without behaviour is refused", {"featureGates": {"PriorityBoost": True}}, "featureGates.PriorityBo"
+    ),
+    Refusal("preemption strategies are required", {"fairSharing": {}}, "preemptionStrategies"),
+    Refusal(
+        "preemption strategies have an order",
+        {"fairSharing": {"preemptionStrategies": ["LessThanInitialShare", "LessThanOrEqualToFinalShare"]}},
+        "fairSharing.preemptionStrategies: write",
+    ),
+    Refusal("a sampling interval is above zero", {"admissionFairSharing": {"usageSamplingInterval": "0s"}}, "above 0s"),
+    Refusal(
+        "a weight is not negative", {"admissionFairSharing": {"resourceWeights": {"cpu": -1}}}, "Weights.cpu: -1 is"
+    ),
+    Refusal(
+        "a timeout is not negative", {"waitForPodsReady": {"timeout": "-5m"}}, "waitForPodsReady.timeout: -300 is n"
+    ),
+    Refusal(
+        "a back-off is not negative",
+        {"waitForPodsReady": {"requeuingStrategy": {"backoffBaseSeconds": -1}}},
+        "requeuingStrategy.backoffBaseSeconds: -1 is negative",
+    ),
+    Refusal(
+        "a retention is not negative",
+        {"objectRetentionPolicies": {"workloads": {"afterFinished": "-1s"}}},
+        "objectRetentionPolicies.workloads.afterFinished: -1 is negative",
+    ),
+    Refusal(
+        "an input is transformed once",
+        {"resources": {"transformations": [{"input": "cpu"}, {"input": "cpu"}]}},
+        "resources.transformations[1].input: 'cpu' is there twice",
+    ),
+    Refusal("system namespaces stay out", {"managedJobsNamespaceSelector": {}}, "matches the namespace kube-system"),
+    Refusal(
+        "Muster's own namespace stays out",
+        {
+            "namespace": "ours",
+            "managedJobsNamespaceSelector": {
+                "matchExpressions": [
+                    {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]}
+                ]
+            },
+        },
+        "matches the namespace ours",
+    ),
+    Refusal(
+        "a selector has known operators",
+        {"muster": {"gpuPods": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}}},
+        "muster.gpuPods.namespaceSelector.matchExpressions[0].operator: 'Is' is not known",
+    ),
+    Refusal(
+        "a selector is strict too",
+        {"managedJobsNamespaceSelector": {"matchLabel": {"a": "b"}}},
+        "managedJobsNamespaceSelector.matchLabel: unknown field; did you mean matchLabels?",
+    ),
+    Refusal("a lease outlives its renewals", {"leaderElection": {"leaseDuration": "5s"}}, "leaderElection: leaseDurat"),
+    Refusal("only leases lock", {"leaderElection": {"resourceLock": "endpoints"}}, "resourceLock: 'endpoints'"),
+    Refusal("a rate is above zero", {"clientConnection": {"qps": 0}}, "clientConnection: qps and burst"),
+    Refusal("a label key is one", {"integrations": {"labelKeysToCopy": ["a b"]}}, "labelKeysToCopy[0]: 'a b' is not"),
+    Refusal("a journal holds something", {"muster": {"journal": {"capacity": 0}}}, "muster.journal.capacity: "),
+]
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case.id)
+def test_a_setting_that_cannot_be_used_is_refused(case: Refusal) -> None:
+    with pytest.raises(SettingsError) as refused:
+        read(**case.fields)
+    assert case.want in str(refused.value)
+    assert str(refused.value).startswith("settings: ")
+
+
+def test_all_bad_values_are_said_at_once() -> None:
+    with pytest.raises(SettingsError) as refused:
+        read(webhook={"port": -1}, clientConnection={"qps": -1}, featureGates={"Foo": True})
+    assert len(refused.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("a: [", "is not YAML"),
+        ("- a", "is not a mapping"),
+        ("kind: Configuration", "apiVersion: None is not supported"),
+        ("apiVersion: v1\nkind: Configuration", "apiVersion: 'v1' is not supported"),
+        (f"apiVersion: {V1BETA2}\nkind: Config", "kind: 'Config' is not supported"),
+    ],
+)
+def test_what_is_no_configuration_is_refused(text: str, want: str) -> None:
+    with pytest.raises(SettingsError, match=want):
+        parse(text)
+
+
+def test_a_file_that_is_not_there_is_said_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"nothere\.yaml: cannot be read"):
+        load(tmp_path / "nothere.yaml")
+
+
+def test_defaults_are_kueues() -> None:
+    settings = load()
+    assert (settings.webhook.port, settings.webhook.host) == (9443, "")
+    assert settings.webhook.cert_dir == "/tmp/k8s-webhook-server/serving-certs"
+    assert (settings.namespace, settings.integrations.frameworks) == ("kueue-system", ("batch/job",))
+    election = settings.leader_election
+    assert (election.leader_elect, election.resource_name) == (True, "c1f6bfd2.kueue.x-k8s.io")
+    assert (election.lease_duration, election.renew_deadline, election.retry_period) == (15, 10, 2)
+    assert (settings.metrics.bind_address, settings.health.health_probe_bind_address) == (":8443", ":8081")
+    ready = settings.wait_for_pods_ready
+    assert ready is not None
+    assert (ready.timeout, ready.recovery, ready.block_admission) == (1800, 1800, False)
+    assert (ready.requeuing_strategy.backoff_base_seconds, ready.requeuing_strategy.backoff_max_seconds) == (60, 3600)
+    assert (settings.client_connection.qps, settings.client_connection.burst) == (300, 500)
+    assert settings.fair_sharing is settings.admission_fair_sharing is settings.object_retention_policies is None
+    managed = settings.managed_namespaces
+    name = "kubernetes.io/metadata.name"
+    assert [selects(managed, {name: each}) for each in ("team", "kube-system", "kueue-system")] == [True, False, False]
+    assert settings.gpu_exempt_namespaces == {"kube-system", "kueue-system", "gpu-operator"}
+
+
+def test_an_empty_section_means_its_defaults() -> None:
+    assert parse(configuration() + "webhook:\nwaitForPodsReady:\n") == parse("")
+
+
+def test_waiting_for_pods_can_be_turned_off() -> None:
+    assert read(featureGates={"DisableWaitForPodsReady": True}).wait_for_pods_ready is None
+
+
+class TestOlderVersion:
+    V1BETA1 = "config.kueue.x-k8s.io/v1beta1"
+
+    def test_waiting_for_pods_is_off_unless_enabled(self) -> None:
+        assert read(self.V1BETA1).wait_for_pods_ready is None
+        assert read(self.V1BETA1, waitForPodsReady={"enable": False, "timeout": "1m"}).wait_for_pods_ready is None
+        ready = read(self.V1BETA1, waitForPodsReady={"enable": True, "timeout": "1m"}).wait_for_pods_ready
+        assert ready is not None
+        assert ready.timeout == 60
+
+    def test_fair_sharing_is_enabled_by_a_switch(self) -> None:
+        assert read(self.V1BETA1, fairSharing={"enable": False}).fair_sharing is None
+        fair = read(self.V1BETA1, fairSharing={"enable": True}).fair_sharing
+        assert fair is not None
+        assert [each.value for each in fair.preemption_strategies] == [
+            "LessThanOrEqualToFinalShare",
+            "LessThanInitialShare",
+        ]
+
+    def test_what_is_gone_is_said(self) -> None:
+        with pytest.raises(SettingsError, match=r"integrations\.podOptions: is gone in v1beta2"):
+            read(self.V1BETA1, integrations={"podOptions": {}})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"fairSharing": {"preemptionStrategies": ["LessThanInitialShare"]}},
+        {"waitForPodsReady": {"timeout": "90s", "requeuingStrategy": {"backoffLimitCount": 3}}},
+        {"featureGates": {"DisableWaitForPodsReady": True, "PartialAdmission": False}},
+        {"managedJobsNamespaceSelector": {"matchLabels": {"kueue": "on"}}, "manageJobsWithoutQueueName": True},
+        {"muster": {"gpuPods": {"withoutQueue": "Deny"}, "journal": {"url": "sqlite:///x", "retention": "1h30m"}}},
+        {"resources": {"transformations": [{"input": "cpu", "strategy": "Replace", "outputs": {"a/b": "1m"}}]}},
+    ],
+)
+def test_dumped_settings_are_read_back_the_same(fields: dict[str, Any]) -> None:
+    settings = read(**fields)
+    assert parse(dump(settings)) == settings
+
+
+def test_what_is_asked_for_and_not_given_is_warned_of() -> None:
+    assert warnings(load()) == ()
+    told = warnings(read(fairSharing={"preemptionStrategies": ["LessThanInitialShare"]}, admissionFairSharing={}))
+    assert [text.split(" ")[0] for text in told] == ["fairSharing", "admissionFairSharing"]
+
+
+@pytest.mark.parametrize("name", sorted(gates.DEFAULTS))
+def test_every_gate_can_be_given_its_default(name: str) -> None:
+    default = gates.DEFAULTS[name]
+    assert read(featureGates={name: default}).gate(name) is default
+
+
+def test_gates_are_each_in_one_group() -> None:
+    assert len(gates.DEFAULTS) == len(gates.SWITCHED) + len(gates.NEUTRAL) + len(gates.FIXED) == 80
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("0s", 0), ("30s", 30), ("5m", 300), ("1h30m", 5400), ("1.5h", 5400), ("300ms", 0.3), ("-2s", -2)],
+)
+def test_durations_are_read_as_go_does(text: str, seconds: float) -> None:
+    assert math.isclose(durations.parse(text), seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "5 m", "5d", "1h-3m", "5mm", "٣s."])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        durations.parse(text)
+
+
+@given(st.integers(min_value=-(10**9), max_value=10**9))
+def test_a_rendered_duration_is_read_back_the_same(thousandths: int) -> None:
+    length = thousandths / 1000
+    assert math.isclose(durations.parse(durations.render(length)), length, abs_tol=1e-6)
