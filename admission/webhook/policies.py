@@ -127,7 +127,7 @@ def _created_jobs(matching: Matching) -> list[dict[str, Any]]:
             [Condition(name="is-queued", expression=scope.expression)],
             [
                 Validation(
-                    expression="object.spec.?suspend.orValue(false)",
+                    expression="object.spec.?suspend.orValue(false) == true",
                     message=(
                         "a job that names a queue or asks for GPUs is created suspended, which Muster's webhook sees "
                         "to: it was not asked, or something undid it"

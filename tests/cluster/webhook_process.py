@@ -1,0 +1,138 @@
+"""A webhook as a process of its own, and an API server that is told to ask it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from admission import tls
+from admission.settings import Integrations, Settings, dump
+from admission.settings.configuration import InternalCertManagement, Webhook
+from admission.webhook.configuration import ByUrl, Reached, manifests
+from tests.controlplane.cluster import Api, ApiError, ControlPlane, eventually, free_port
+
+CRDS = Path(__file__).parents[2] / "webhook-config" / "crds"
+NAMESPACE = "muster-system"
+
+_PROGRAM = """
+import sys
+from admission.settings import load
+from admission.webhook.server import serve
+serve(load(sys.argv[1]), sys.argv[2], on_ready=lambda: open(sys.argv[3], "w").close())
+"""
+
+
+def settings_for(folder: Path, **changes: Any) -> Settings:
+    """Both integrations, on a free port of loopback, with certificates that the test makes."""
+    base = Settings(
+        namespace=NAMESPACE,
+        integrations=Integrations(frameworks=("batch/job", "pod")),
+        webhook=Webhook(host="127.0.0.1", port=free_port(), cert_dir=str(folder / "certificates")),
+        internal_cert_management=InternalCertManagement(enable=False),
+    )
+    return msgspec.structs.replace(base, **changes)
+
+
+class WebhookProcess:
+    def __init__(self, plane: ControlPlane, folder: Path, settings: Settings) -> None:
+        self.plane, self.folder, self.settings = plane, folder, settings
+        self.address = f"https://127.0.0.1:{settings.webhook.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def make_certificates(self) -> tls.Certificates:
+        held = tls.issue(("127.0.0.1", "localhost"), datetime.now(UTC))
+        tls.write_files(Path(self.settings.webhook.cert_dir), held)
+        return held
+
+    def start(self, *, wait: bool = True) -> None:
+        config, self.ready = self.folder / "settings.yaml", self.folder / "ready"
+        self.ready.unlink(missing_ok=True)
+        config.write_text(dump(self.settings))
+        with (self.folder / "webhook.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(config), self.plane.kubeconfig, str(self.ready)],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        if wait:
+            eventually(self.is_ready, seconds=30, message=f"the webhook listens; its log is in {self.folder}")
+
+    def is_ready(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise RuntimeError((self.folder / "webhook.log").read_text()[-3000:])
+        return self.ready.exists()
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+            self.process.wait(10)
+
+    def log(self) -> str:
+        return (self.folder / "webhook.log").read_text()
+
+
+def install_crds(api: Api) -> None:
+    for path in sorted(CRDS.glob("*.yaml")):
+        for crd in yaml.safe_load_all(path.read_text()):
+            if crd and crd["kind"] == "CustomResourceDefinition":
+                api.apply(crd)
+    for kind in ("Workload", "LocalQueue", "ClusterQueue", "Cohort", "ResourceFlavor", "Topology", "AdmissionCheck"):
+        eventually(lambda kind=kind: api.list(kind) is not None, seconds=30, message=f"{kind} is served")
+
+
+def install_callers(api: Api, settings: Settings, reached: Reached) -> None:
+    """Webhook configurations and policies; returns once the API server goes by them."""
+    for manifest in manifests(settings, reached):
+        api.apply(manifest)
+    # Policies are compiled a moment after they are stored.
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "probe"}}
+    with contextlib.suppress(ApiError):
+        api.create(namespace)
+    probe = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe", "namespace": "probe", "labels": {"kueue.x-k8s.io/managed": "no"}},
+        "spec": {"containers": [{"name": "c", "image": "none"}]},
+    }
+
+    def is_refused() -> bool:
+        try:
+            api.create(probe, dry_run=True)
+        except ApiError:
+            return True
+        return False
+
+    eventually(is_refused, seconds=30, message="webhook and policies are in force")
+
+
+@contextlib.contextmanager
+def serving(plane: ControlPlane, folder: Path, **changes: Any) -> Iterator[WebhookProcess]:
+    """A webhook that answers, reached by URL."""
+    webhook = WebhookProcess(plane, folder, settings_for(folder, **changes))
+    held = webhook.make_certificates()
+    install_crds(plane.api)
+    try:
+        webhook.start()
+        install_callers(plane.api, webhook.settings, ByUrl(webhook.address, held.authorities))
+        yield webhook
+    finally:
+        webhook.end()
+
+
+def calls(api: Api, name: str) -> int:
+    """How often the API server has asked the webhook of this name."""
+    text = api.request("GET", "/metrics")
+    pattern = rf'^apiserver_admission_webhook_admission_duration_seconds_count{{[^}}]*name="{re.escape(name)}"[^}}]*}} (\S+)$'
+    return int(sum(float(number) for number in re.findall(pattern, text, flags=re.MULTILINE)))
