@@ -1,0 +1,278 @@
+"""Who holds what: charges every admission to the quota tree, to nodes and to the counters, and takes it off again.
+
+It works from the admissions that workloads hold and from the claims of those that wait for evictions. It never decides
+whether anything may be held: what the cluster says is held, is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from queues.core.demand import Placed, charges_of, placed_of
+from queues.core.model import (
+    Admission,
+    ClusterQueueName,
+    FlavorName,
+    FlavorResource,
+    ObjectKey,
+    ResourceFlavor,
+    Uid,
+)
+from queues.core.order import PendingQueue
+from queues.core.records import Claim, LocalQueueRecord, QueueRecord, WorkloadRecord
+from queues.core.topology.domains import Domains
+from queues.core.tree import Forest, Node
+
+Charged = tuple[tuple[FlavorName, Placed], ...]
+
+
+class Books:
+    """Usage is kept at every level as it changes; nothing here costs more than the height of the tree."""
+
+    def __init__(self) -> None:
+        self.forest = Forest()
+        self.domains = Domains()
+        self.flavors: dict[FlavorName, ResourceFlavor] = {}
+        self.queues: dict[ClusterQueueName, QueueRecord] = {}
+        self.local_queues: dict[ObjectKey, LocalQueueRecord] = {}
+        self.homes_in: dict[str, dict[ObjectKey, LocalQueueRecord]] = {}
+        self.queue_at: dict[Node, QueueRecord] = {}
+        self.unready: dict[Uid, WorkloadRecord] = {}
+        #: Those who wait for victims.
+        self.claimants: dict[Uid, WorkloadRecord] = {}
+        #: Queues whose numbers changed since the shell last asked.
+        self.changed_queues: dict[ClusterQueueName, None] = {}
+        self.changed_local_queues: dict[ObjectKey, None] = {}
+        #: What was given back since the last look, by queue: units, or None when anything may have changed.
+        self.stirred: dict[QueueRecord, set[FlavorResource] | None] = {}
+        self.nodes_stirred = False
+
+    # ------------------------------------------------------------------ records
+
+    def queue(self, name: ClusterQueueName) -> QueueRecord:
+        record = self.queues.get(name)
+        if record is None:
+            record = self.queues[name] = QueueRecord(name, self.forest.queue(name), PendingQueue())
+            self.queue_at[record.node] = record
+        return record
+
+    def local_queue(self, key: ObjectKey) -> LocalQueueRecord:
+        record = self.local_queues.get(key)
+        if record is None:
+            record = self.local_queues[key] = LocalQueueRecord(key)
+            self.homes_in.setdefault(key.namespace, {})[key] = record
+        return record
+
+    def forget_if_unused(self, home: LocalQueueRecord) -> None:
+        """A LocalQueue that does not exist is remembered as long as workloads name it."""
+        if home.spec is None and not home.workloads:
+            del self.local_queues[home.key]
+            siblings = self.homes_in[home.key.namespace]
+            del siblings[home.key]
+            if not siblings:
+                del self.homes_in[home.key.namespace]
+
+    def touch(self, record: WorkloadRecord) -> None:
+        """The numbers of the queues that count this workload changed."""
+        for queue in (record.queue, record.holder):
+            if queue is not None:
+                self.changed_queues[queue.name] = None
+        if record.home is not None:
+            self.changed_local_queues[record.home.key] = None
+
+    def stir(self, queue: QueueRecord, units: Iterable[FlavorResource] | None) -> None:
+        """Something became free around this queue, or (None) anything may fit now."""
+        if units is None:
+            self.stirred[queue] = None
+            return
+        known = self.stirred.setdefault(queue, set())
+        if known is not None:
+            known.update(units)
+
+    # ------------------------------------------------------------------ holding
+
+    def hold(self, record: WorkloadRecord, admission: Admission) -> None:
+        """Charge what the workload holds from now on."""
+        queue = self.queue(admission.cluster_queue)
+        record.admission = admission
+        record.holder = queue
+        record.charges = charges_of(record.workload, admission)
+        queue.holding[record.uid] = record
+        for unit, amount in record.charges.items():
+            account = self.forest.account(queue.node, unit)
+            account.charge(amount)
+            account.ahead.charge(amount)
+        record.placed = self.take(placed_of(record.workload.pod_sets, admission.pod_sets))
+        self._count(record, queue, 1)
+        if not record.ready:
+            self.unready[record.uid] = record
+
+    def drop(self, record: WorkloadRecord) -> None:
+        """Take back everything the workload holds."""
+        queue, admission = record.holder, record.admission
+        if queue is None or admission is None:
+            return
+        self._count(record, queue, -1)
+        del queue.holding[record.uid]
+        claim, record.claimed_by = record.claimed_by, None
+        for unit, amount in record.charges.items():
+            account = self.forest.account(queue.node, unit)
+            account.release(amount)
+            if claim is None:
+                account.ahead.release(amount)
+        if claim is not None:
+            del claim.victims[record.uid]
+        self.give_back(record.placed)
+        self.nodes_stirred = self.nodes_stirred or bool(record.placed)
+        self.stir(queue, record.charges)
+        self.unready.pop(record.uid, None)
+        record.admission, record.holder = None, None
+        record.charges, record.placed = {}, ()
+
+    def recharge(self, record: WorkloadRecord, admission: Admission) -> None:
+        """The workload holds something else than before; who waits for it goes on waiting."""
+        claim = record.claimed_by
+        self.drop(record)
+        self.hold(record, admission)
+        if claim is not None:
+            claim.victims[record.uid] = record
+            record.claimed_by = claim
+            self._shift(record, -1)
+
+    def _count(self, record: WorkloadRecord, queue: QueueRecord, sign: int) -> None:
+        admission, home = record.admission, record.home
+        admitted = admission is not None and admission.admitted
+        sums = [queue.reserved]
+        if home is not None:
+            sums.append(home.reserved)
+            home.reserving_count += sign
+        if admitted:
+            queue.admitted_count += sign
+            sums.append(queue.admitted)
+            if home is not None:
+                sums.append(home.admitted)
+                home.admitted_count += sign
+        for amounts in sums:
+            for unit, amount in record.charges.items():
+                left = amounts.get(unit, 0) + sign * amount
+                if left:
+                    amounts[unit] = left
+                else:
+                    amounts.pop(unit, None)
+        self.touch(record)
+
+    def move_home(self, record: WorkloadRecord, home: LocalQueueRecord) -> None:
+        """Another LocalQueue counts the workload from now on."""
+        old = record.home
+        if old is home:
+            return
+        queue = record.holder
+        if queue is not None:
+            self._count(record, queue, -1)
+        if old is not None:
+            self.changed_local_queues[old.key] = None
+            del old.workloads[record.uid]
+            self.forget_if_unused(old)
+        record.home = home
+        home.workloads[record.uid] = record
+        if queue is not None:
+            self._count(record, queue, 1)
+
+    # ------------------------------------------------------------------ nodes
+
+    def take(self, placed: tuple[Placed, ...]) -> Charged:
+        """Charge topology assignments; the result undoes it."""
+        charged = tuple([(self._flavor_with_topology(one.flavors), one) for one in placed])
+        for flavor, one in charged:
+            self.domains.take(flavor, one.assignment, one.node_requests)
+        return charged
+
+    def give_back(self, charged: Charged) -> None:
+        for flavor, one in charged:
+            self.domains.give_back(flavor, one.assignment, one.node_requests)
+
+    def _flavor_with_topology(self, flavors: tuple[FlavorName, ...]) -> FlavorName:
+        for name in flavors:
+            flavor = self.flavors.get(name)
+            if flavor is not None and flavor.topology is not None:
+                return name
+        return flavors[0]
+
+    # ------------------------------------------------------------------ claims
+
+    def claim(self, claim: Claim) -> None:
+        """Look ahead: the victims are gone, and what they give back is taken."""
+        record = claim.record
+        record.claim = claim
+        self.claimants[record.uid] = record
+        if record.queue is not None:
+            record.queue.claimants[record.uid] = record
+        self.restore(claim)
+
+    def unclaim(self, record: WorkloadRecord) -> None:
+        """The workload waits for nobody any more. Victims that are still there count again."""
+        claim = record.claim
+        if claim is None:
+            return
+        self.lift(claim)
+        record.claim = None
+        assert record.queue is not None  # noqa: S101
+        del self.claimants[record.uid], record.queue.claimants[record.uid]
+        self.stir(record.queue, claim.usage)
+        self.nodes_stirred = self.nodes_stirred or any(one.topology is not None for one in claim.assignments)
+
+    def lift(self, claim: Claim) -> None:
+        """Take a claim out while its own workload is judged anew; `restore` puts it back."""
+        self._claim_usage(claim, -1)
+        self.give_back(claim.placed)
+        claim.placed = ()
+        for victim in claim.victims.values():
+            victim.claimed_by = None
+            self._shift(victim, 1)
+
+    def restore(self, claim: Claim) -> None:
+        for victim in claim.victims.values():
+            self._shift(victim, -1)
+            victim.claimed_by = claim
+        self._claim_usage(claim, 1)
+        claim.placed = self.take(placed_of(claim.record.workload.pod_sets, claim.assignments))
+
+    def _claim_usage(self, claim: Claim, sign: int) -> None:
+        queue = claim.record.queue
+        assert queue is not None  # noqa: S101
+        for unit, amount in claim.usage.items():
+            ahead = self.forest.account(queue.node, unit).ahead
+            if sign > 0:
+                ahead.charge(amount)
+            else:
+                ahead.release(amount)
+
+    def spare(self, victim: WorkloadRecord) -> None:
+        """A victim is not going to leave after all; who waits for it has to look again."""
+        claim, victim.claimed_by = victim.claimed_by, None
+        if claim is not None:
+            del claim.victims[victim.uid]
+            self._shift(victim, 1)
+            queue = claim.record.queue
+            if queue is not None:
+                self.stir(queue, None)
+
+    def simulate(self, record: WorkloadRecord, *, gone: bool) -> None:
+        """Look ahead as if a workload had given back what it holds, and take that back again."""
+        self._shift(record, -1 if gone else 1)
+        for flavor, one in record.placed:
+            if gone:
+                self.domains.give_back(flavor, one.assignment, one.node_requests)
+            else:
+                self.domains.take(flavor, one.assignment, one.node_requests)
+
+    def _shift(self, victim: WorkloadRecord, sign: int) -> None:
+        queue = victim.holder
+        if queue is None:
+            return
+        for unit, amount in victim.charges.items():
+            ahead = self.forest.account(queue.node, unit).ahead
+            if sign > 0:
+                ahead.charge(amount)
+            else:
+                ahead.release(amount)

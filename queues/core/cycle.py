@@ -1,0 +1,194 @@
+"""The decision itself: who starts, who has to go, who waits and why.
+
+It works on a state that events keep up to date, and repeats the cycle in memory until nothing more fits, so that one
+call decides a whole burst. It reads no clock, writes nothing outside of the state, and breaks every tie by the uid.
+"""
+
+from __future__ import annotations
+
+from queues.core.demand import flavors_of
+from queues.core.explain import waits_for
+from queues.core.model import Admission, CheckName, ClusterQueue, PodSetAssignment, Timestamp, Uid
+from queues.core.nomination import Entry, nominate, still_fits, still_works
+from queues.core.plan import Admit, Decision, Evict, Hold, Plan
+from queues.core.policy import Policy
+from queues.core.preemption.classical import Target
+from queues.core.reasons import Code, Preempted, Reason
+from queues.core.records import Claim, QueueRecord, WorkloadRecord
+from queues.core.state import State
+
+_HUMAN = {
+    Preempted.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
+    Preempted.IN_COHORT_RECLAMATION: "reclamation within the cohort",
+    Preempted.IN_COHORT_FAIR_SHARING: "Fair Sharing within the cohort",
+    Preempted.IN_COHORT_RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
+}
+
+_NOT_READY = Reason(Code.WAITING_FOR_PODS_READY, "waiting for all admitted workloads to be in PodsReady condition")
+
+
+def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
+    """Cost: the queues that have a candidate, times the rounds until these are admitted or parked."""
+    cycle = _Cycle(state, now, policy)
+    # 1. Bring quota up to date with changed queues; end the back-offs that are over.
+    state.get_ready(now, policy)
+    for _ in range(policy.max_rounds):
+        # 2. Wake what could use what was given back.
+        state.waiting.wake_stirred()
+        # 3. Take the first candidate of every queue.
+        heads = state.waiting.heads()
+        if not heads or cycle.is_blocked:
+            break
+        # 4. Judge each on its own.
+        entries = [cycle.nominate(record) for record in heads]
+        # 5. Who borrows least goes first, then the highest priority and the longest wait.
+        entries.sort(key=cycle.turn)
+        # 6. Carry them out one after the other, as far as they still hold.
+        for entry in entries:
+            cycle.process(entry)
+    # 7. Tell those who wait why.
+    return (*cycle.plan, *(Hold(record.uid, reason) for record, reason in state.waiting.news()))
+
+
+class _Cycle:
+    def __init__(self, state: State, now: Timestamp, policy: Policy) -> None:
+        self.state = state
+        self.now = now
+        self.policy = policy
+        self.plan: list[Decision] = []
+        #: Nobody else may start before the pods of those who did are ready.
+        self.is_blocked = False
+        #: Something was admitted or claimed since the entries of this round were judged.
+        self._changed = False
+
+    def nominate(self, record: WorkloadRecord) -> Entry:
+        self._changed = False
+        queue = record.queue
+        assert queue is not None  # noqa: S101
+        if queue.order.is_strict:
+            # Somebody came before the head that waits for victims: what these give back is for the new head.
+            for other in list(queue.claimants.values()):
+                if other is not record:
+                    self.state.books.unclaim(other)
+        record.reason = None
+        return nominate(self.state, record, self.policy)
+
+    def turn(self, entry: Entry) -> tuple[int, int, Timestamp, Uid]:
+        workload = entry.record.workload
+        priority = -workload.priority if self.policy.priority_sorting_within_cohort else 0
+        return (entry.assignment.level, priority, workload.queued_at, workload.uid)
+
+    def process(self, entry: Entry) -> None:
+        if entry.goes_on_waiting:
+            self._wait_on(entry)
+        elif entry.fits_now:
+            self._start(entry)
+        elif entry.targets:
+            self._preempt(entry)
+        else:
+            self._wait(entry)
+
+    # ------------------------------------------------------------------ outcomes
+
+    def _start(self, entry: Entry) -> None:
+        record, queue, books = entry.record, entry.queue, self.state.books
+        if self.policy.block_admission_until_pods_ready and books.unready:
+            self.is_blocked = True
+            record.reason = _NOT_READY
+            self.state.waiting.tell(record)
+            return
+        if self._changed and not self._fits_still(entry):
+            record.progress = entry.assignment.progress
+            return
+        assert queue.spec is not None  # noqa: S101
+        assignments = entry.pod_set_assignments()
+        checks = checks_of(queue.spec, assignments)
+        admission = Admission(queue.name, assignments, self.now, admitted=not checks)
+        self.state.admit(record, admission)
+        self._changed = True
+        self.plan.append(Admit(record.uid, admission, checks, borrows=entry.assignment.level > 0))
+
+    def _fits_still(self, entry: Entry) -> bool:
+        claim, books = entry.record.claim, self.state.books
+        if claim is None:
+            return still_fits(self.state, entry)
+        books.lift(claim)
+        try:
+            return still_fits(self.state, entry)
+        finally:
+            books.restore(claim)
+
+    def _preempt(self, entry: Entry) -> None:
+        """Ask the targets to go, and keep what they give back for this workload."""
+        record, queue, books = entry.record, entry.queue, self.state.books
+        self._give_up_claim(record)
+        if self._changed and not still_works(self.state, entry):
+            return
+        for target in entry.targets:
+            if not target.record.evicted:
+                target.record.evicted = True
+                message = _message(record, queue, target)
+                self.plan.append(Evict(target.record.uid, record.uid, queue.name, target.reason, message))
+        victims = {target.record.uid: target.record for target in entry.targets}
+        claim = Claim(record, entry.pod_set_assignments(), entry.assignment.usage, victims)
+        books.claim(claim)
+        record.progress = {}
+        self._changed = True
+        self.state.waiting.reorder(record)
+        self._park(entry, waits_for(entry.assignment, len(victims)))
+
+    def _wait_on(self, entry: Entry) -> None:
+        claim = entry.record.claim
+        assert claim is not None  # noqa: S101
+        assignments = entry.pod_set_assignments()
+        if assignments != claim.assignments:
+            self.state.books.lift(claim)
+            claim.assignments = assignments
+            self.state.books.restore(claim)
+        group = entry.record.group
+        known = None if group is None else group.reason
+        if known is None or known.code is not Code.WAITING_FOR_PREEMPTED_WORKLOADS:
+            known = waits_for(entry.assignment, len(claim.victims))
+        self._park(entry, known)
+
+    def _wait(self, entry: Entry) -> None:
+        record = entry.record
+        self._give_up_claim(record)
+        progress = entry.assignment.progress
+        if progress and progress != record.progress:
+            record.progress = progress  # there are flavors left to look at
+            return
+        record.progress = {}
+        self._park(entry, entry.reason())
+
+    def _park(self, entry: Entry, reason: Reason) -> None:
+        record, waiting, assignment = entry.record, self.state.waiting, entry.assignment
+        group = record.group
+        if group is None or group.head() is not record:
+            return
+        watch = None if record.claim is not None else frozenset(assignment.watched)
+        waiting.park(entry.queue, group, reason, watch, watches_nodes=assignment.watches_nodes)
+        waiting.tell(record, exactly=True)
+
+    def _give_up_claim(self, record: WorkloadRecord) -> None:
+        if record.claim is not None:
+            self.state.books.unclaim(record)
+            self.state.waiting.reorder(record)
+
+
+def checks_of(spec: ClusterQueue, assignments: tuple[PodSetAssignment, ...]) -> tuple[CheckName, ...]:
+    """The checks of the queue that apply to the flavors assigned."""
+    if not spec.checks:
+        return ()
+    flavors = flavors_of(assignments)
+    return tuple(
+        sorted(rule.name for rule in spec.checks if not rule.on_flavors or not flavors.isdisjoint(rule.on_flavors))
+    )
+
+
+def _message(record: WorkloadRecord, queue: QueueRecord, target: Target) -> str:
+    return (
+        f"Preempted to accommodate a workload (UID: {record.uid}, JobUID: {record.workload.job_uid or 'UNKNOWN'}) "
+        f"due to {_HUMAN[target.reason]}; preemptor path: {queue.node.location()}; "
+        f"preemptee path: {target.queue.node.location()}"
+    )

@@ -1,0 +1,93 @@
+"""What a workload asks for and what it holds, in the terms of quota.
+
+It works from pod sets and from the admission that the workload holds. It never looks at queues or at what is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from queues.core.model import (
+    Admission,
+    FlavorName,
+    FlavorResource,
+    PodSet,
+    PodSetAssignment,
+    ResourceName,
+    TopologyAssignment,
+    Workload,
+)
+
+#: Everything about a workload that decides whether it fits: workloads of one shape in one queue fit or fail alike.
+Shape = tuple[object, ...]
+
+
+def count_of(pod_set: PodSet) -> int:
+    """The pods that still need room: those that have ended successfully gave theirs back."""
+    return max(0, pod_set.count - pod_set.reclaimable)
+
+
+def counts_of(workload: Workload) -> tuple[int, ...]:
+    return tuple([count_of(pod_set) for pod_set in workload.pod_sets])
+
+
+def shape_of(workload: Workload) -> Shape:
+    return (workload.priority, *[_pod_set_shape(pod_set) for pod_set in workload.pod_sets])
+
+
+def _pod_set_shape(pod_set: PodSet) -> Shape:
+    return (
+        pod_set.name,
+        count_of(pod_set),
+        pod_set.min_count,
+        tuple(sorted(pod_set.requests.items())),
+        tuple(sorted(pod_set.node_requests.items())),
+        pod_set.node_selector,
+        pod_set.affinity,
+        pod_set.tolerations,
+        pod_set.topology,
+    )
+
+
+def charges_of(workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
+    """What an admission is charged, per flavor and resource.
+
+    The usage written at admission is for the pods admitted then; it shrinks once fewer than these are left to run.
+    """
+    remaining = {pod_set.name: count_of(pod_set) for pod_set in workload.pod_sets}
+    charges: dict[FlavorResource, int] = {}
+    for assignment in admission.pod_sets:
+        count = remaining.get(assignment.name, assignment.count)
+        for resource, amount in assignment.usage.items():
+            flavor = assignment.flavors.get(resource)
+            if flavor is None:
+                continue
+            charged = amount if count >= assignment.count else amount // assignment.count * count
+            unit = FlavorResource(flavor, resource)
+            charges[unit] = charges.get(unit, 0) + charged
+    return {unit: amount for unit, amount in charges.items() if amount}
+
+
+def flavors_of(assignments: tuple[PodSetAssignment, ...]) -> frozenset[FlavorName]:
+    return frozenset([flavor for assignment in assignments for flavor in assignment.flavors.values()])
+
+
+class Placed(NamedTuple):
+    """A topology assignment of a pod set, with its flavors and what one of its pods takes of a node."""
+
+    flavors: tuple[FlavorName, ...]
+    assignment: TopologyAssignment
+    node_requests: Mapping[ResourceName, int]
+
+
+def placed_of(pod_sets: tuple[PodSet, ...], assignments: tuple[PodSetAssignment, ...]) -> tuple[Placed, ...]:
+    """What pod set assignments take of nodes."""
+    requests = {pod_set.name: pod_set.node_requests for pod_set in pod_sets}
+    return tuple(
+        [
+            Placed(tuple(sorted(set(one.flavors.values()))), one.topology, requests.get(one.name, {}))
+            for one in assignments
+            if one.topology is not None
+        ]
+    )

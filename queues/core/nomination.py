@@ -1,0 +1,284 @@
+"""Judges one workload at the head of its queue: which flavors, which nodes, whom to evict, or why not.
+
+It works from the state as it is and looking ahead. It leaves both as they were; `cycle` carries out what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from queues.core.demand import counts_of
+from queues.core.explain import why_not
+from queues.core.flavors import Assignment, PodSetPlan, Terms, assign
+from queues.core.fungibility import WORST, Grade, Mode
+from queues.core.model import FlavorResource, PodSetAssignment, PreemptionPolicy
+from queues.core.partial import Counts, can_be_reduced, most_that_fit
+from queues.core.placing import Places, find_places, places_still_fit, plans_to_place
+from queues.core.policy import Policy
+from queues.core.preemption.classical import Need, Target, find_targets
+from queues.core.quantities import fits
+from queues.core.reasons import Reason
+from queues.core.records import Claim, QueueRecord, WorkloadRecord
+from queues.core.refusals import Refusal
+from queues.core.state import State
+from queues.core.tree import Account
+
+
+@dataclass(slots=True)
+class Entry:
+    """`targets` are to be evicted first. `obstacle` is what stands in the way on the nodes."""
+
+    record: WorkloadRecord
+    queue: QueueRecord
+    assignment: Assignment
+    targets: list[Target] = field(default_factory=list)
+    obstacle: Refusal | None = None
+    #: It goes on waiting for those who were evicted for it before.
+    goes_on_waiting: bool = False
+
+    @property
+    def fits_now(self) -> bool:
+        return self.assignment.mode is Mode.FIT
+
+    def reason(self) -> Reason:
+        return why_not(self.assignment, self.obstacle)
+
+    def pod_set_assignments(self) -> tuple[PodSetAssignment, ...]:
+        return tuple([_pod_set_assignment(plan) for plan in self.assignment.plans])
+
+
+def nominate(state: State, record: WorkloadRecord, policy: Policy) -> Entry:
+    """Cost: see `flavors.assign`, `placing.find_places` and `classical.find_targets`."""
+    queue = record.queue
+    assert queue is not None  # noqa: S101
+    judge = _Judge(state, record, queue, policy)
+    claim = record.claim
+    if claim is None:
+        return judge.full()
+    state.books.lift(claim)
+    try:
+        entry = judge.without_preemption()
+        if entry.fits_now:
+            return entry
+        kept = judge.still_waiting(claim)
+        if kept is not None:
+            return kept
+        return judge.full()
+    finally:
+        state.books.restore(claim)
+
+
+def still_fits(state: State, entry: Entry) -> bool:
+    """Whether what was found is still free, now and looking ahead."""
+    node = entry.queue.node
+    for unit, amount in entry.assignment.usage.items():
+        account = node.account(unit)
+        if not fits(amount, max(0, account.available)) or not fits(amount, max(0, account.ahead.available)):
+            return False
+    return places_still_fit(state.books.domains, entry.assignment.plans)
+
+
+def still_works(state: State, entry: Entry) -> bool:
+    """Whether the workload would still fit with its targets gone, and these are still there for it."""
+    books = state.books
+    if any(target.record.holder is None or target.record.claimed_by is not None for target in entry.targets):
+        return False
+    for target in entry.targets:
+        books.simulate(target.record, gone=True)
+    try:
+        return _fits_ahead(entry.queue, entry.assignment.usage) and places_still_fit(
+            books.domains, entry.assignment.plans
+        )
+    finally:
+        for target in entry.targets:
+            books.simulate(target.record, gone=False)
+
+
+def _fits_ahead(queue: QueueRecord, usage: dict[FlavorResource, int]) -> bool:
+    return all(fits(amount, queue.node.account(unit).ahead.available) for unit, amount in usage.items())
+
+
+class _Judge:
+    def __init__(self, state: State, record: WorkloadRecord, queue: QueueRecord, policy: Policy) -> None:
+        assert queue.spec is not None  # noqa: S101
+        self.state = state
+        self.books = state.books
+        self.record = record
+        self.queue = queue
+        self.policy = policy
+        self.preemption = queue.spec.preemption
+        self.can_preempt = (
+            self.preemption.within_cluster_queue is not PreemptionPolicy.NEVER
+            or self.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER
+        )
+        self._probed: dict[tuple[FlavorResource, int], list[Target]] = {}
+
+    # ------------------------------------------------------------------ whole entries
+
+    def full(self) -> Entry:
+        """All pods if that can be, else as many as fit."""
+        pod_sets = self.record.workload.pod_sets
+        counts = counts_of(self.record.workload)
+        entry = self._entry(counts, self._probe)
+        if entry.fits_now or entry.targets or not self.policy.partial_admission:
+            return entry
+        if not can_be_reduced(pod_sets, counts):
+            return entry
+        return most_that_fit(pod_sets, counts, self._startable) or entry
+
+    def without_preemption(self) -> Entry:
+        return self._entry(counts_of(self.record.workload), _no_probe)
+
+    def still_waiting(self, claim: Claim) -> Entry | None:
+        """The claim once more, if it still does with its victims gone; None when something came between."""
+        victims = list(claim.victims.values())
+        for victim in victims:
+            self.books.simulate(victim, gone=True)
+        try:
+            if not _fits_ahead(self.queue, claim.usage):
+                return None
+            assignment = Assignment(_plans_again(self.record, claim), dict(claim.usage), Mode.PREEMPT)
+            places = self._find_places(plans_to_place(self.queue, assignment))
+            if isinstance(places, Refusal):
+                return None
+            _set_places(assignment, places)
+            return Entry(self.record, self.queue, assignment, goes_on_waiting=True)
+        finally:
+            for victim in victims:
+                self.books.simulate(victim, gone=False)
+
+    def _startable(self, counts: Counts) -> Entry | None:
+        entry = self._entry(counts, self._probe)
+        return entry if entry.fits_now or entry.targets else None
+
+    def _entry(self, counts: Counts, probe: Callable[[FlavorResource, Account, int], Grade]) -> Entry:
+        terms = Terms(
+            world=self.state.world,
+            domains=self.books.domains,
+            quota_check=self.policy.quota_check,
+            probe=probe,
+            preempts_while_borrowing=self.preemption.borrow_within_cohort is not PreemptionPolicy.NEVER,
+            has_claims=bool(self.books.claimants),
+        )
+        pod_sets = tuple(zip(self.record.workload.pod_sets, counts, strict=True))
+        assignment = assign(self.queue, self.state.options_of(self.queue), pod_sets, self.record.progress, terms)
+        entry = Entry(self.record, self.queue, assignment)
+        if assignment.mode is Mode.NO_FIT:
+            return entry
+        plans = plans_to_place(self.queue, assignment)
+        if plans:
+            self._place(entry, plans)
+        if assignment.mode in (Mode.NO_CANDIDATES, Mode.PREEMPT, Mode.RECLAIM) and probe is not _no_probe:
+            self._find_targets(entry, plans)
+        return entry
+
+    # ------------------------------------------------------------------ nodes
+
+    def _place(self, entry: Entry, plans: list[PodSetPlan]) -> None:
+        """Where quota suffices but the nodes do not, preemption may still help, unless not even empty nodes would."""
+        assignment = entry.assignment
+        assignment.watches_nodes = True
+        if assignment.mode is Mode.FIT:
+            places = self._find_places(plans)
+            if not isinstance(places, Refusal):
+                _set_places(assignment, places)
+                return
+            entry.obstacle = places
+            assignment.mode = Mode.NO_CANDIDATES
+            for plan in plans:
+                assignment.short.update(
+                    FlavorResource(flavor, name) for name, flavor in plan.flavors.items() if plan.usage.get(name)
+                )
+        on_empty_nodes = self._find_places(plans, simulate_empty=True)
+        if isinstance(on_empty_nodes, Refusal):
+            entry.obstacle = on_empty_nodes
+            assignment.mode = Mode.NO_FIT
+
+    def _find_places(self, plans: list[PodSetPlan], *, simulate_empty: bool = False) -> Places | Refusal:
+        return find_places(self.state.world, self.books.domains, plans, simulate_empty=simulate_empty)
+
+    # ------------------------------------------------------------------ preemption
+
+    def _probe(self, unit: FlavorResource, account: Account, amount: int) -> Grade:
+        """What preemption could do for this unit alone, wherever the pods would run."""
+        ahead = account.ahead
+        level, _ = ahead.lowest_fit(amount)
+        if not self.can_preempt:
+            return Grade(Mode.NO_CANDIDATES, level)
+        need = Need(self.record, self.queue, {unit: amount}, frozenset((unit,)), _anywhere)
+        targets = self._probed[unit, amount] = find_targets(need, self.books, self.books.queue_at)
+        if not targets:
+            return Grade(Mode.NO_CANDIDATES, level)
+        for target in targets:
+            self.books.simulate(target.record, gone=True)
+        level, _ = ahead.lowest_fit(amount)
+        for target in targets:
+            self.books.simulate(target.record, gone=False)
+        own = any(target.queue is self.queue for target in targets)
+        return Grade(Mode.PREEMPT if own else Mode.RECLAIM, level)
+
+    def _find_targets(self, entry: Entry, plans: list[PodSetPlan]) -> None:
+        if not self.can_preempt:
+            return
+        assignment = entry.assignment
+        if not plans and len(assignment.usage) == 1:
+            known = self._probed.get(next(iter(assignment.usage.items())))
+            if known is not None:
+                entry.targets = known
+                return
+
+        def nodes_fit() -> bool:
+            places = self._find_places(plans)
+            if isinstance(places, Refusal):
+                entry.obstacle = entry.obstacle or places
+                return False
+            return True
+
+        need = Need(
+            self.record,
+            self.queue,
+            assignment.usage,
+            frozenset(assignment.short),
+            nodes_fit if plans else _anywhere,
+        )
+        entry.targets = find_targets(need, self.books, self.books.queue_at)
+        if entry.targets and plans:
+            self._place_without(entry, plans)
+
+    def _place_without(self, entry: Entry, plans: list[PodSetPlan]) -> None:
+        """Where the pods go once the targets are gone; the last trial of the search was with others gone too."""
+        for target in entry.targets:
+            self.books.simulate(target.record, gone=True)
+        places = self._find_places(plans)
+        for target in entry.targets:
+            self.books.simulate(target.record, gone=False)
+        if not isinstance(places, Refusal):
+            _set_places(entry.assignment, places)
+
+
+def _no_probe(_unit: FlavorResource, _account: Account, _amount: int) -> Grade:
+    return WORST
+
+
+def _anywhere() -> bool:
+    return True
+
+
+def _set_places(assignment: Assignment, places: Places) -> None:
+    for plan in assignment.plans:
+        plan.topology = places.get(plan.pod_set.name)
+
+
+def _plans_again(record: WorkloadRecord, claim: Claim) -> list[PodSetPlan]:
+    by_name = {one.name: one for one in claim.assignments}
+    return [
+        PodSetPlan(pod_set, one.count, dict(one.flavors), dict(one.usage))
+        for pod_set in record.workload.pod_sets
+        for one in (by_name[pod_set.name],)
+    ]
+
+
+def _pod_set_assignment(plan: PodSetPlan) -> PodSetAssignment:
+    usage = {name: plan.usage[name] for name in plan.flavors}
+    return PodSetAssignment(plan.pod_set.name, plan.count, plan.flavors, usage, plan.topology)

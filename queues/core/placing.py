@@ -1,0 +1,84 @@
+"""Finds the nodes' domains for the pod sets of an assignment whose flavors have a topology.
+
+It works from the flavors that quota allows and from what is free on nodes. It changes neither; a failure is given back
+as a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from queues.core.activity import World
+from queues.core.flavors import Assignment, PodSetPlan, asks_for_topology
+from queues.core.model import FlavorName, TopologyAssignment, TopologyName
+from queues.core.records import QueueRecord
+from queues.core.refusals import Refusal, no_place
+from queues.core.topology.domains import Domains
+from queues.core.topology.placement import NoPlacement, assuming, place, still_fits
+
+Places = dict[str, TopologyAssignment]
+
+
+def plans_to_place(queue: QueueRecord, assignment: Assignment) -> list[PodSetPlan]:
+    """The pod sets that need a place: those that ask for topology, or all where every flavor has one."""
+    return [
+        plan
+        for plan in assignment.plans
+        if plan.count and (queue.is_topology_only or asks_for_topology(plan.pod_set.topology))
+    ]
+
+
+def find_places(
+    world: World, domains: Domains, plans: Iterable[PodSetPlan], *, simulate_empty: bool = False
+) -> Places | Refusal:
+    """A place for all of these pod sets or the first failure. Cost: that of `placement.place` for each flavor."""
+    by_flavor: dict[FlavorName, list[PodSetPlan]] = {}
+    for plan in plans:
+        flavors = sorted({flavor for flavor in plan.flavors.values() if domains.levels_of(flavor) is not None})
+        if len(flavors) != 1:
+            what = "no flavor with a topology" if not flavors else f"several topology flavors: {', '.join(flavors)}"
+            return no_place(f"pod set {plan.pod_set.name} is assigned {what}")
+        by_flavor.setdefault(flavors[0], []).append(plan)
+    found: Places = {}
+    with assuming(domains) as assume:
+        for name in sorted(by_flavor):
+            members = by_flavor[name]
+            result = place(
+                domains,
+                name,
+                _topology_of(world, name),
+                [plan.pod_set for plan in members],
+                {plan.pod_set.name: plan.count for plan in members},
+                simulate_empty=simulate_empty,
+            )
+            if isinstance(result, NoPlacement):
+                return no_place(result.message)
+            found.update(result)
+            if len(by_flavor) > 1:
+                for plan in members:
+                    assume(name, result[plan.pod_set.name], plan.pod_set.node_requests)
+    return found
+
+
+def places_still_fit(domains: Domains, plans: Iterable[PodSetPlan]) -> bool:
+    """Whether the places found for these plans are still free."""
+    by_flavor: dict[FlavorName, list[PodSetPlan]] = {}
+    for plan in plans:
+        if plan.topology is not None:
+            flavor = min(name for name in plan.flavors.values() if domains.levels_of(name) is not None)
+            by_flavor.setdefault(flavor, []).append(plan)
+    return all(
+        still_fits(
+            domains,
+            flavor,
+            [plan.pod_set for plan in members],
+            {plan.pod_set.name: plan.topology for plan in members if plan.topology is not None},
+        )
+        for flavor, members in sorted(by_flavor.items())
+    )
+
+
+def _topology_of(world: World, flavor: FlavorName) -> TopologyName:
+    topology = world.flavors[flavor].topology
+    assert topology is not None  # noqa: S101
+    return topology

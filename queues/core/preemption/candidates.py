@@ -1,0 +1,173 @@
+"""Finds who could be evicted for a workload under classical preemption, in the order in which they would have to go.
+
+It works from the ClusterQueue's preemption policies, from who holds what, and from which parts of the cohort tree use
+more than their own. It never tests whether evicting them would be enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from queues.core.model import FlavorResource, Preemption, PreemptionPolicy
+from queues.core.quantities import beyond
+from queues.core.reasons import Preempted
+from queues.core.records import QueueRecord, WorkloadRecord
+from queues.core.tree import Node
+
+
+class Kind(Enum):
+    """On what ground a candidate may be evicted."""
+
+    SAME_QUEUE = auto()
+    #: The quota belongs to the preemptor's part of the tree.
+    HIERARCHICAL = auto()
+    #: Only as long as the preemptor itself borrows nothing.
+    WITHOUT_BORROWING = auto()
+    #: Also while the preemptor borrows.
+    WHILE_BORROWING = auto()
+
+
+REASONS = {
+    Kind.SAME_QUEUE: Preempted.IN_CLUSTER_QUEUE,
+    Kind.HIERARCHICAL: Preempted.IN_COHORT_RECLAMATION,
+    Kind.WITHOUT_BORROWING: Preempted.IN_COHORT_RECLAMATION,
+    Kind.WHILE_BORROWING: Preempted.IN_COHORT_RECLAIM_WHILE_BORROWING,
+}
+
+
+@dataclass(slots=True)
+class Candidate:
+    """`meeting` is the lowest node whose subtree holds both queues; None in the same queue."""
+
+    record: WorkloadRecord
+    queue: QueueRecord
+    kind: Kind
+    meeting: Node | None = None
+
+
+@dataclass(slots=True)
+class Candidates:
+    ordered: list[Candidate]
+    any_from_others: bool
+    any_hierarchical: bool
+
+
+Queues = dict[Node, QueueRecord]
+
+
+def may_evict(policy: PreemptionPolicy, preemptor: WorkloadRecord, candidate: WorkloadRecord) -> bool:
+    match policy:
+        case PreemptionPolicy.NEVER:
+            return False
+        case PreemptionPolicy.ANY:
+            return True
+        case PreemptionPolicy.LOWER_PRIORITY:
+            return preemptor.priority > candidate.priority
+        case PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY:
+            return preemptor.priority > candidate.priority or (
+                preemptor.priority == candidate.priority and preemptor.workload.queued_at < candidate.workload.queued_at
+            )
+
+
+def find_candidates(
+    preemptor: WorkloadRecord,
+    queue: QueueRecord,
+    usage: dict[FlavorResource, int],
+    short: frozenset[FlavorResource],
+    queue_at: Queues,
+) -> Candidates:
+    """Cost: the workloads of the own queue and of all queues in the tree that use more than their own."""
+    assert queue.spec is not None  # noqa: S101
+    policies = queue.spec.preemption
+    own = [
+        Candidate(record, queue, Kind.SAME_QUEUE)
+        for record in _holders(queue, short)
+        if may_evict(policies.within_cluster_queue, preemptor, record)
+    ]
+    hierarchical: list[Candidate] = []
+    by_priority: list[Candidate] = []
+    if policies.reclaim_within_cohort is not PreemptionPolicy.NEVER:
+        for found in _in_cohorts(preemptor, queue, usage, short, queue_at):
+            (hierarchical if found.kind is Kind.HIERARCHICAL else by_priority).append(found)
+    classes = [sorted(one, key=lambda found: _rank(found, queue)) for one in (hierarchical, by_priority, own)]
+    ordered = [found for one in classes for found in one if found.record.evicted]
+    ordered += [found for one in classes for found in one if not found.record.evicted]
+    return Candidates(ordered, any_from_others=bool(hierarchical or by_priority), any_hierarchical=bool(hierarchical))
+
+
+def _rank(found: Candidate, queue: QueueRecord) -> tuple[bool, bool, int, float, str]:
+    """Already evicted first, other queues before the own one, low priority, short run, uid."""
+    record = found.record
+    reserved_at = record.admission.reserved_at if record.admission is not None else 0.0
+    return (not record.evicted, found.queue is queue, record.priority, -reserved_at, record.uid)
+
+
+def _holders(queue: QueueRecord, short: frozenset[FlavorResource]) -> Iterator[WorkloadRecord]:
+    """Who holds any of these, and is not already leaving for somebody else."""
+    for record in queue.holding.values():
+        if record.claimed_by is None and not short.isdisjoint(record.charges):
+            yield record
+
+
+def _in_cohorts(
+    preemptor: WorkloadRecord,
+    queue: QueueRecord,
+    usage: dict[FlavorResource, int],
+    short: frozenset[FlavorResource],
+    queue_at: Queues,
+) -> Iterator[Candidate]:
+    """Walk up from the queue, collecting what uses more than its own on the way.
+
+    Once the request fits into a subtree's own quota, what lies outside of that subtree is reclaimed as its right
+    (hierarchical); what lies inside is a matter of priority and of borrowing.
+    """
+    assert queue.spec is not None  # noqa: S101
+    policies = queue.spec.preemption
+    node, rest = queue.node, usage
+    below: Node | None = None
+    has_advantage, rest = _fits_own(node, rest)
+    for ancestor in node.path():
+        for other in _above_quota(ancestor, below, queue.node, short):
+            holder = queue_at[other]
+            for record in _holders(holder, short):
+                if may_evict(policies.reclaim_within_cohort, preemptor, record):
+                    kind = Kind.HIERARCHICAL if has_advantage else _kind(policies, preemptor, record)
+                    yield Candidate(record, holder, kind, ancestor)
+        fits, rest = _fits_own(ancestor, rest)
+        has_advantage = has_advantage or fits
+        below = ancestor
+
+
+def _kind(policies: Preemption, preemptor: WorkloadRecord, candidate: WorkloadRecord) -> Kind:
+    if policies.borrow_within_cohort is PreemptionPolicy.NEVER or candidate.priority >= preemptor.priority:
+        return Kind.WITHOUT_BORROWING
+    threshold = policies.max_priority_threshold
+    if threshold is not None and candidate.priority > threshold:
+        return Kind.WITHOUT_BORROWING
+    return Kind.WHILE_BORROWING
+
+
+def _fits_own(node: Node, amounts: dict[FlavorResource, int]) -> tuple[bool, dict[FlavorResource, int]]:
+    """Whether the node's own quota covers these on top of its usage, and what of them does not fit privately in it."""
+    fits, rest = True, {}
+    for unit, amount in amounts.items():
+        ahead = node.account(unit).ahead
+        fits = fits and beyond(ahead.usage + amount, ahead.subtree) == 0
+        rest[unit] = max(0, amount - ahead.free_privately)
+    return fits, rest
+
+
+def _above_quota(top: Node, without: Node | None, own: Node, short: frozenset[FlavorResource]) -> Iterator[Node]:
+    """The ClusterQueues below `top` that use more than their own; a cohort within its quota hides its children."""
+    pending = [top]
+    while pending:
+        cohort = pending.pop()
+        for child in cohort.children.values():
+            if child is without or child is own or child.is_within_quota(short):
+                continue
+            if child.is_cohort:
+                pending.append(child)
+            else:
+                yield child

@@ -1,0 +1,137 @@
+"""Decides whom to evict for a workload by Kueue's classical rules: enough of the candidates, and as few as may be.
+
+It works on the quota tree looking ahead, taking candidates out one by one until the workload fits, and puts everything
+back before it returns. It never touches what is really held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from queues.core.books import Books
+from queues.core.model import FlavorResource, PreemptionPolicy
+from queues.core.preemption.candidates import (
+    REASONS,
+    Candidate,
+    Candidates,
+    Kind,
+    Queues,
+    find_candidates,
+)
+from queues.core.quantities import fits
+from queues.core.reasons import Preempted
+from queues.core.records import QueueRecord, WorkloadRecord
+
+#: Whether the pods would find their place on the nodes as they are in the simulation.
+NodesFit = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    record: WorkloadRecord
+    queue: QueueRecord
+    reason: Preempted
+
+
+@dataclass(slots=True)
+class Need:
+    """`usage` is all that the workload takes; `short` what of it is missing."""
+
+    record: WorkloadRecord
+    queue: QueueRecord
+    usage: dict[FlavorResource, int]
+    short: frozenset[FlavorResource]
+    nodes_fit: NodesFit
+
+
+def find_targets(need: Need, books: Books, queue_at: Queues) -> list[Target]:
+    """Whom to evict; nobody when that would not be enough. Cost: the candidates times the units requested."""
+    assert need.queue.spec is not None  # noqa: S101
+    candidates = find_candidates(need.record, need.queue, need.usage, need.short, queue_at)
+    if not candidates.ordered:
+        return []
+    for may_borrow in _attempts(need, candidates):
+        targets = _Simulation(need, books, may_borrow=may_borrow).run(candidates.ordered)
+        if targets:
+            return [Target(one.record, one.queue, REASONS[one.kind]) for one in targets]
+    return []
+
+
+def _attempts(need: Need, candidates: Candidates) -> tuple[bool, ...]:
+    """Whether the preemptor may borrow, in the order in which it is tried."""
+    spec = need.queue.spec
+    assert spec is not None  # noqa: S101
+    forbidden = spec.preemption.borrow_within_cohort is PreemptionPolicy.NEVER
+    if not candidates.any_from_others or (forbidden and not _is_under_nominal(need)):
+        return (True,)
+    if forbidden and not candidates.any_hierarchical:
+        return (False, True)
+    return (True, False)
+
+
+def _is_under_nominal(need: Need) -> bool:
+    for unit in need.short:
+        account = need.queue.node.account(unit)
+        if account.ahead.usage >= account.nominal:
+            return False
+    return True
+
+
+class _Simulation:
+    def __init__(self, need: Need, books: Books, *, may_borrow: bool) -> None:
+        self.need = need
+        self.books = books
+        self.may_borrow = may_borrow
+        self.wanted = [(need.queue.node.account(unit).ahead, amount) for unit, amount in need.usage.items()]
+
+    def run(self, ordered: list[Candidate]) -> list[Candidate]:
+        out: list[Candidate] = []
+        found = False
+        for candidate in ordered:
+            if self._is_valid(candidate):
+                self.books.simulate(candidate.record, gone=True)
+                out.append(candidate)
+                if self._fits():
+                    found = True
+                    break
+        if found:
+            self._fill_back(out)
+        for candidate in out:
+            self.books.simulate(candidate.record, gone=False)
+        return out if found else []
+
+    def _is_valid(self, candidate: Candidate) -> bool:
+        """What was taken out before may have brought the candidate's queue, or a cohort above it, within its quota."""
+        if candidate.kind is Kind.SAME_QUEUE:
+            return True
+        if self.may_borrow and candidate.kind is Kind.WITHOUT_BORROWING:
+            return False
+        node = candidate.queue.node
+        if node.is_within_quota(self.need.short):
+            return False
+        for ancestor in node.path():
+            if ancestor is candidate.meeting:
+                break
+            if ancestor.is_within_quota(self.need.short):
+                return False
+        return True
+
+    def _fits(self) -> bool:
+        for account, amount in self.wanted:
+            if not self.may_borrow and account.borrows_with(amount):
+                return False
+            if not fits(amount, account.available):
+                return False
+        return self.need.nodes_fit()
+
+    def _fill_back(self, out: list[Candidate]) -> None:
+        """Spare those whose eviction turned out not to be needed, the last taken out being needed for sure."""
+        for index in range(len(out) - 2, -1, -1):
+            record = out[index].record
+            self.books.simulate(record, gone=False)
+            if self._fits():
+                out[index] = out[-1]
+                out.pop()
+            else:
+                self.books.simulate(record, gone=True)

@@ -1,0 +1,181 @@
+"""What the shell may read of the state: usage, counts, order, reasons, activity.
+
+It works from the books and the waiting lists and changes neither (but for handing over what changed). Everything is
+answered at the cost of what is answered, never by a pass over all workloads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from queues.core.activity import World, local_activity_of
+from queues.core.books import Books
+from queues.core.model import (
+    ClusterQueueName,
+    CohortName,
+    FlavorResource,
+    ObjectKey,
+    Timestamp,
+    Uid,
+)
+from queues.core.order import uids
+from queues.core.quantities import beyond
+from queues.core.reasons import Reason
+from queues.core.records import Activity, Stage, WorkloadRecord
+from queues.core.waiting import Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class UnitUsage:
+    """`reserved` by all that hold quota, `admitted` by those that are admitted, each with the borrowed part.
+
+    A LocalQueue borrows nothing itself.
+    """
+
+    reserved: int
+    admitted: int
+    reserved_borrowed: int = 0
+    admitted_borrowed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """`pending` = `active` (would be looked at) + `inadmissible` (parked, backing off or barred)."""
+
+    pending: int
+    active: int
+    inadmissible: int
+    reserving: int
+    admitted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    cluster_queues: tuple[ClusterQueueName, ...]
+    local_queues: tuple[ObjectKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CohortReading:
+    """One unit of a cohort: quota with what children lend, what is used of it, and the most that can be used."""
+
+    quota: int
+    usage: int
+    potential: int
+
+
+class Readings:
+    """The reading half of `State`."""
+
+    books: Books
+    waiting: Waiting
+    world: World
+    workloads: dict[Uid, WorkloadRecord]
+
+    def settle(self) -> None:
+        raise AssertionError("a state settles itself")
+
+    def queue_status(self, name: ClusterQueueName) -> Activity:
+        """The condition `Active` of a ClusterQueue."""
+        self.settle()
+        queue = self.books.queues.get(name)
+        if queue is None:
+            return Activity(active=False, reason="NotFound", message=f"ClusterQueue {name} not found")
+        return queue.activity
+
+    def local_queue_status(self, key: ObjectKey) -> Activity:
+        """The condition `Active` of a LocalQueue."""
+        self.settle()
+        home = self.books.local_queues.get(key)
+        if home is None or home.spec is None:
+            return Activity(active=False, reason="NotFound", message=f"LocalQueue {key} not found")
+        return local_activity_of(home, self.books.queues.get(home.spec.cluster_queue))
+
+    def usage(self, name: ClusterQueueName) -> dict[FlavorResource, UnitUsage]:
+        """Of every unit that the ClusterQueue has quota for, in its own order, and of all others that it uses."""
+        self.settle()
+        queue = self.books.queues.get(name)
+        if queue is None:
+            return {}
+        found = {}
+        for unit in (*queue.node.quotas, *sorted(set(queue.reserved) - set(queue.node.quotas))):
+            quota = queue.node.quotas.get(unit)
+            nominal = 0 if quota is None else quota.nominal
+            reserved, admitted = queue.reserved.get(unit, 0), queue.admitted.get(unit, 0)
+            in_cohort = queue.node.parent is not None
+            found[unit] = UnitUsage(
+                reserved,
+                admitted,
+                beyond(reserved, nominal) if in_cohort else 0,
+                beyond(admitted, nominal) if in_cohort else 0,
+            )
+        return found
+
+    def local_usage(self, key: ObjectKey) -> dict[FlavorResource, UnitUsage]:
+        """Of every unit that the LocalQueue's ClusterQueue has quota for, and of all others that it uses."""
+        home = self.books.local_queues.get(key)
+        if home is None:
+            return {}
+        queue = None if home.spec is None else self.books.queues.get(home.spec.cluster_queue)
+        units = {} if queue is None else queue.node.quotas
+        return {
+            unit: UnitUsage(home.reserved.get(unit, 0), home.admitted.get(unit, 0))
+            for unit in (*units, *sorted(set(home.reserved) - set(units)))
+        }
+
+    def counts(self, name: ClusterQueueName) -> Counts:
+        """Cost: the queue's groups of equal workloads."""
+        queue = self.books.queues.get(name)
+        if queue is None:
+            return Counts(0, 0, 0, 0, 0)
+        pending = len(queue.pending)
+        active = sum(group.size for group in queue.order.groups.values() if not group.is_parked)
+        active = active if queue.is_active else 0
+        return Counts(pending, active, pending - active, len(queue.holding), queue.admitted_count)
+
+    def local_counts(self, key: ObjectKey) -> Counts:
+        """Cost: the LocalQueue's workloads are not looked at; `active` counts all that stand in the order."""
+        home = self.books.local_queues.get(key)
+        if home is None:
+            return Counts(0, 0, 0, 0, 0)
+        return Counts(home.pending, home.pending, 0, home.reserving_count, home.admitted_count)
+
+    def order(self, name: ClusterQueueName) -> tuple[Uid, ...]:
+        """Everybody who waits in the ClusterQueue, parked and backing off included, in the order of their turn."""
+        queue = self.books.queues.get(name)
+        if queue is None:
+            return ()
+        others = [record for record in queue.pending.values() if record.stage is not Stage.QUEUED]
+        others.sort(key=lambda record: (-record.priority, record.workload.queued_at, record.uid))
+        return uids(queue.order.ordered()) + uids(others)
+
+    def reason(self, uid: Uid) -> Reason | None:
+        """Why a workload waits; None when it holds quota or is not known."""
+        record = self.workloads.get(uid)
+        return None if record is None else self.waiting.reason_of(record)
+
+    def cohort(self, name: CohortName) -> dict[FlavorResource, CohortReading]:
+        self.settle()
+        node = self.books.forest.cohorts.get(name)
+        if node is None:
+            return {}
+        return {
+            unit: CohortReading(account.subtree, account.usage, account.potential)
+            for unit, account in sorted(node.accounts.items())
+        }
+
+    def queue_names(self) -> tuple[ClusterQueueName, ...]:
+        return tuple(sorted(name for name, queue in self.books.queues.items() if queue.spec is not None))
+
+    def next_wakeup(self) -> Timestamp | None:
+        """When the first back-off ends."""
+        return self.waiting.next_due()
+
+    def dirty_queues(self) -> Changed:
+        """The queues whose status may have changed since the last call; empties the list."""
+        self.settle()
+        books = self.books
+        changed = Changed(tuple(sorted(books.changed_queues)), tuple(sorted(books.changed_local_queues)))
+        books.changed_queues.clear()
+        books.changed_local_queues.clear()
+        return changed

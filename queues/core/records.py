@@ -1,0 +1,192 @@
+"""What the state remembers of each workload and each queue between two calls.
+
+These are the only mutable records of the core; they are changed by `state`, `books` and `cycle` and read by everybody
+else. They hold no rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from queues.core.demand import Placed, Shape
+from queues.core.model import (
+    Admission,
+    ClusterQueue,
+    ClusterQueueName,
+    FlavorName,
+    FlavorResource,
+    LocalQueue,
+    ObjectKey,
+    PodSetAssignment,
+    ResourceName,
+    Uid,
+    Workload,
+)
+from queues.core.reasons import Reason
+from queues.core.tree import Account, Node
+
+if TYPE_CHECKING:
+    from queues.core.order import Group, PendingQueue
+
+#: The total order of pending workloads in a queue; ends in the uid.
+OrderKey = tuple[int, int, float, Uid]
+
+
+class Stage(Enum):
+    """Where a workload is. Exactly one of these at any time."""
+
+    #: It holds quota: admitted, reserving, or evicted and not yet released.
+    HOLDING = auto()
+    #: It waits in the order of its ClusterQueue, as candidate or parked.
+    QUEUED = auto()
+    #: It waits for its own time to come.
+    BACKING_OFF = auto()
+    #: Something that is not quota keeps it out of the order; `reason` says what.
+    BARRED = auto()
+    #: The shell keeps it out and says so itself.
+    HELD = auto()
+
+
+class WorkloadRecord:
+    """`workload` is the last that the shell told; `admission` and `evicted` include what was decided since.
+
+    `reason` is its own; without one it shares that of its group. `told` is the reason last given to the shell.
+    """
+
+    __slots__ = (
+        "admission", "charges", "claim", "claimed_by", "evicted", "group", "holder", "home", "key", "placed",
+        "progress", "queue", "ready", "reason", "shape", "stage", "told", "workload",
+    )  # fmt: skip
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self.stage = Stage.HELD
+        self.admission: Admission | None = None
+        self.evicted = False
+        self.ready = False
+        #: What it is charged in `holder`, and what it takes of nodes, as charged.
+        self.charges: dict[FlavorResource, int] = {}
+        self.placed: tuple[tuple[FlavorName, Placed], ...] = ()
+        self.holder: QueueRecord | None = None
+        #: The ClusterQueue that it waits in, and the LocalQueue that counts it.
+        self.queue: QueueRecord | None = None
+        self.home: LocalQueueRecord | None = None
+        self.key: OrderKey = (0, 0, 0.0, workload.uid)
+        self.shape: Shape = ()
+        self.group: Group | None = None
+        self.progress: dict[tuple[int, int], int] = {}
+        self.reason: Reason | None = None
+        self.told: Reason | None = None
+        self.claim: Claim | None = None
+        self.claimed_by: Claim | None = None
+
+    @property
+    def uid(self) -> Uid:
+        return self.workload.uid
+
+    @property
+    def priority(self) -> int:
+        return self.workload.priority
+
+
+class Claim:
+    """What a workload waits for: quota that others were evicted for.
+
+    Looking ahead, the victims are gone and `usage` is taken, so that nobody else gets what they give back.
+    """
+
+    __slots__ = ("assignments", "placed", "record", "usage", "victims")
+
+    def __init__(
+        self,
+        record: WorkloadRecord,
+        assignments: tuple[PodSetAssignment, ...],
+        usage: dict[FlavorResource, int],
+        victims: dict[Uid, WorkloadRecord],
+    ) -> None:
+        self.record = record
+        self.assignments = assignments
+        self.usage = usage
+        self.victims = victims
+        self.placed: tuple[tuple[FlavorName, Placed], ...] = ()
+
+
+@dataclass(slots=True)
+class Option:
+    """One flavor of a resource group, with the queue's account for each resource."""
+
+    flavor: FlavorName
+    accounts: dict[ResourceName, Account]
+    units: dict[ResourceName, FlavorResource]
+
+
+@dataclass(slots=True)
+class OptionGroup:
+    resources: tuple[ResourceName, ...]
+    options: list[Option]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Whether a queue takes part, with Kueue's reason and message of its condition `Active`."""
+
+    active: bool
+    reason: str
+    message: str
+
+
+class QueueRecord:
+    """A ClusterQueue. `spec` is None while only workloads or LocalQueues speak of it."""
+
+    __slots__ = (
+        "activity", "admitted", "admitted_count", "claimants", "groups", "holding", "homes", "is_topology_only", "name",
+        "node", "order", "pending", "reserved", "spec",
+    )  # fmt: skip
+
+    def __init__(self, name: ClusterQueueName, node: Node, order: PendingQueue) -> None:
+        self.name = name
+        self.spec: ClusterQueue | None = None
+        self.node = node
+        self.order = order
+        self.activity = Activity(active=False, reason="NotFound", message=f"ClusterQueue {name} not found")
+        #: The resource groups with accounts; None until they are looked up in the settled tree.
+        self.groups: list[OptionGroup] | None = None
+        self.is_topology_only = False
+        #: The LocalQueues that point here.
+        self.homes: dict[ObjectKey, LocalQueueRecord] = {}
+        self.holding: dict[Uid, WorkloadRecord] = {}
+        #: All that wait here, in whatever stage.
+        self.pending: dict[Uid, WorkloadRecord] = {}
+        #: Those of `pending` that wait for victims.
+        self.claimants: dict[Uid, WorkloadRecord] = {}
+        self.reserved: dict[FlavorResource, int] = {}
+        self.admitted: dict[FlavorResource, int] = {}
+        self.admitted_count = 0
+
+    @property
+    def is_active(self) -> bool:
+        return self.activity.active
+
+
+class LocalQueueRecord:
+    """A LocalQueue. `spec` is None while only workloads speak of it."""
+
+    __slots__ = ("admitted", "admitted_count", "key", "pending", "reserved", "reserving_count", "spec", "workloads")
+
+    def __init__(self, key: ObjectKey) -> None:
+        self.key = key
+        self.spec: LocalQueue | None = None
+        self.workloads: dict[Uid, WorkloadRecord] = {}
+        self.pending = 0
+        self.reserved: dict[FlavorResource, int] = {}
+        self.admitted: dict[FlavorResource, int] = {}
+        self.reserving_count = 0
+        self.admitted_count = 0
+
+
+def labels_of(namespaces: Mapping[str, Mapping[str, str]], name: str) -> Mapping[str, str]:
+    """A namespace that is not known (yet) has the one label that every namespace has."""
+    return namespaces.get(name) or {"kubernetes.io/metadata.name": name}

@@ -1,0 +1,416 @@
+"""All that the core knows, and the one door in: `State().apply(event)`.
+
+It keeps records, books and waiting lists up to date with each event and wakes whatever the event could help. It never
+admits, evicts or chooses; that is `cycle.decide`, which works on this state.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from queues.core import events
+from queues.core.activity import World, activity_of, inactive_reason
+from queues.core.books import Books
+from queues.core.demand import charges_of, placed_of
+from queues.core.model import (
+    Admission,
+    CheckName,
+    ClusterQueue,
+    ClusterQueueName,
+    Cohort,
+    FlavorName,
+    FlavorResource,
+    LocalQueue,
+    Namespace,
+    ObjectKey,
+    QueueingStrategy,
+    ResourceFlavor,
+    Topology,
+    TopologyName,
+    Uid,
+    Workload,
+)
+from queues.core.policy import Policy
+from queues.core.readings import Readings
+from queues.core.records import Activity, Option, OptionGroup, QueueRecord, Stage, WorkloadRecord
+from queues.core.waiting import Waiting
+
+
+class State(Readings):
+    """Applying the same event twice changes nothing."""
+
+    def __init__(self) -> None:
+        self.books = Books()
+        self.world = World(flavors=self.books.flavors)
+        self.waiting = Waiting(self.books, self.world)
+        self.workloads: dict[Uid, WorkloadRecord] = {}
+        self.policy: Policy | None = None
+        self._ready: dict[Uid, bool] = {}
+        self._flavor_users: dict[FlavorName, dict[QueueRecord, None]] = {}
+        self._check_users: dict[CheckName, dict[QueueRecord, None]] = {}
+
+    def apply(self, event: events.Event) -> None:  # noqa: C901, PLR0912
+        match event:
+            case events.WorkloadChanged(workload):
+                self._workload_changed(workload)
+            case events.WorkloadGone(uid):
+                self._workload_gone(uid)
+            case events.WriteRefused(uid):
+                self._write_refused(uid)
+            case events.PodsReadyChanged(uid, ready):
+                self._pods_ready_changed(uid, ready=ready)
+            case events.ClusterQueueChanged(queue):
+                self._cluster_queue_changed(queue)
+            case events.ClusterQueueGone(name):
+                self._cluster_queue_gone(name)
+            case events.CohortChanged(cohort):
+                self._cohort_changed(cohort)
+            case events.CohortGone(cohort_name):
+                self.books.forest.drop_cohort(cohort_name)
+            case events.LocalQueueChanged(local_queue):
+                self._local_queue_changed(local_queue)
+            case events.LocalQueueGone(key):
+                self._local_queue_gone(key)
+            case events.NamespaceChanged(namespace):
+                self._namespace_changed(namespace)
+            case events.NamespaceGone(namespace_name):
+                self.world.namespaces.pop(namespace_name, None)
+            case events.FlavorChanged(flavor):
+                self._flavor_changed(flavor)
+            case events.FlavorGone(flavor_name):
+                self._flavor_gone(flavor_name)
+            case events.CheckChanged(check):
+                self.world.checks[check.name] = check
+                self._check_users_review(check.name)
+            case events.CheckGone(check_name):
+                self.world.checks.pop(check_name, None)
+                self._check_users_review(check_name)
+            case events.TopologyChanged(topology):
+                self._topology_changed(topology)
+            case events.TopologyGone(topology_name):
+                self._topology_gone(topology_name)
+            case events.NodeChanged(node):
+                self.books.nodes_stirred |= self.books.domains.node_changed(node)
+            case events.NodeGone(node_name):
+                self.books.nodes_stirred |= self.books.domains.node_gone(node_name)
+            case events.PodPlaced(pod, on_node, requests):
+                self.books.domains.pod_placed(pod, on_node, requests)
+            case events.PodGone(pod):
+                self.books.nodes_stirred |= self.books.domains.pod_gone(pod)
+            case _:
+                assert_never(event)
+
+    # ------------------------------------------------------------------ workloads
+
+    def _workload_changed(self, workload: Workload) -> None:
+        record = self.workloads.get(workload.uid)
+        if record is None:
+            record = self.workloads[workload.uid] = WorkloadRecord(workload)
+            record.ready = self._ready.get(workload.uid, False)
+        elif record.workload == workload:
+            return  # no news, whatever was decided since
+        self._take_over(record, workload)
+
+    def _take_over(self, record: WorkloadRecord, workload: Workload) -> None:
+        """What the shell says is the truth: decisions that it does not know of are forgotten."""
+        old, was_holding = record.workload, record.stage is Stage.HOLDING
+        record.workload = workload
+        self.books.move_home(record, self.books.local_queue(workload.queue))
+        if workload.admission is not None:
+            self._hold(record, workload.admission, evicted=workload.evicted)
+            if was_holding and old.priority != workload.priority and record.holder is not None:
+                self.books.stir(record.holder, record.charges)
+            return
+        if was_holding:
+            self.release(record)
+        elif record.home is not None and record.group is not None and _stays(old, workload):
+            return
+        self.waiting.file(record)
+
+    def _hold(self, record: WorkloadRecord, admission: Admission, *, evicted: bool) -> None:
+        if record.stage is not Stage.HOLDING:
+            self.admit(record, admission)
+        elif (
+            record.admission != admission
+            or charges_of(record.workload, admission) != record.charges
+            or placed_of(record.workload.pod_sets, admission.pod_sets) != tuple([one for _, one in record.placed])
+        ):
+            self.books.recharge(record, admission)
+        if record.evicted and not evicted:
+            self.books.spare(record)
+        record.evicted = evicted
+
+    def admit(self, record: WorkloadRecord, admission: Admission) -> None:
+        """The workload holds this from now on and waits no more."""
+        self.waiting.withdraw(record)
+        record.stage = Stage.HOLDING
+        record.evicted = False
+        record.told = None
+        record.progress = {}
+        self.books.hold(record, admission)
+
+    def release(self, record: WorkloadRecord) -> None:
+        """The workload holds nothing any more."""
+        self.books.drop(record)
+        record.evicted = False
+        record.ready = False
+        self._ready.pop(record.uid, None)
+        record.stage = Stage.HELD
+
+    def _workload_gone(self, uid: Uid) -> None:
+        record = self.workloads.pop(uid, None)
+        self._ready.pop(uid, None)
+        if record is None:
+            return
+        if record.stage is Stage.HOLDING:
+            self.release(record)
+        else:
+            self.waiting.withdraw(record)
+        home = record.home
+        if home is not None:
+            self.books.changed_local_queues[home.key] = None
+            del home.workloads[uid]
+            self.books.forget_if_unused(home)
+        self.waiting.untold.pop(uid, None)
+
+    def _write_refused(self, uid: Uid) -> None:
+        record = self.workloads.get(uid)
+        if record is not None:
+            record.told = None
+            self._take_over(record, record.workload)
+            self.waiting.tell(record)
+
+    def _pods_ready_changed(self, uid: Uid, *, ready: bool) -> None:
+        self._ready[uid] = ready
+        record = self.workloads.get(uid)
+        if record is None:
+            return
+        record.ready = ready
+        if ready:
+            self.books.unready.pop(uid, None)
+        elif record.stage is Stage.HOLDING:
+            self.books.unready[uid] = record
+
+    # ------------------------------------------------------------------ queues
+
+    def _cluster_queue_changed(self, spec: ClusterQueue) -> None:
+        queue = self.books.queue(spec.name)
+        old = queue.spec
+        if old == spec:
+            return
+        self._index(queue, old, spec)
+        queue.spec = spec
+        self.books.forest.put_queue(spec.name, spec.cohort, spec.groups)
+        strict = spec.strategy is QueueingStrategy.STRICT_FIFO
+        if queue.order.is_strict is not strict:
+            queue.order.regroup(strict=strict)
+        self._review(queue)
+        if old is None or old.namespace_selector != spec.namespace_selector:
+            self._refile(queue)
+        self.books.changed_queues[queue.name] = None
+
+    def _cluster_queue_gone(self, name: ClusterQueueName) -> None:
+        queue = self.books.queues.get(name)
+        if queue is None or queue.spec is None:
+            return
+        self._index(queue, queue.spec, None)
+        queue.spec = None
+        self.books.forest.drop_queue(name)
+        self._review(queue)
+        self._refile(queue)
+        self.books.changed_queues.pop(name, None)
+
+    def _refile(self, queue: QueueRecord) -> None:
+        for home in queue.homes.values():
+            for record in home.workloads.values():
+                if record.stage is not Stage.HOLDING:
+                    self.waiting.file(record)
+
+    def _index(self, queue: QueueRecord, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
+        """Remember which queues use which flavors and checks."""
+        for flavor in _flavors_of(old):
+            self._flavor_users[flavor].pop(queue, None)
+        for flavor in _flavors_of(new):
+            self._flavor_users.setdefault(flavor, {})[queue] = None
+        for rule in () if old is None else old.checks:
+            self._check_users[rule.name].pop(queue, None)
+        for rule in () if new is None else new.checks:
+            self._check_users.setdefault(rule.name, {})[queue] = None
+
+    def _cohort_changed(self, cohort: Cohort) -> None:
+        self.books.forest.put_cohort(cohort.name, cohort.parent, cohort.groups)
+
+    def _local_queue_changed(self, spec: LocalQueue) -> None:
+        home = self.books.local_queue(spec.key)
+        old = home.spec
+        if old == spec:
+            return
+        if old is not None:
+            self.books.queue(old.cluster_queue).homes.pop(spec.key, None)
+        home.spec = spec
+        self.books.queue(spec.cluster_queue).homes[spec.key] = home
+        for record in list(home.workloads.values()):
+            if record.stage is not Stage.HOLDING:
+                self.waiting.file(record)
+        self.books.changed_local_queues[spec.key] = None
+
+    def _local_queue_gone(self, key: ObjectKey) -> None:
+        home = self.books.local_queues.get(key)
+        if home is None or home.spec is None:
+            return
+        self.books.queue(home.spec.cluster_queue).homes.pop(key, None)
+        home.spec = None
+        for record in list(home.workloads.values()):
+            if record.stage is not Stage.HOLDING:
+                self.waiting.file(record)
+        self.books.changed_local_queues.pop(key, None)
+        self.books.forget_if_unused(home)
+
+    def _namespace_changed(self, namespace: Namespace) -> None:
+        if self.world.namespaces.get(namespace.name) == namespace.labels:
+            return
+        self.world.namespaces[namespace.name] = namespace.labels
+        for home in self.books.homes_in.get(namespace.name, {}).values():
+            for record in home.workloads.values():
+                if record.stage is not Stage.HOLDING:
+                    self.waiting.file(record)
+
+    # ------------------------------------------------------------------ what queues refer to
+
+    def _flavor_changed(self, flavor: ResourceFlavor) -> None:
+        if self.books.flavors.get(flavor.name) == flavor:
+            return
+        with_nodes = self._holders_of(flavor.name)
+        for record in with_nodes:
+            self.books.give_back(record.placed)
+        self.books.flavors[flavor.name] = flavor
+        self.books.domains.flavor_changed(flavor)
+        for record in with_nodes:
+            record.placed = self.books.take(tuple([one for _, one in record.placed]))
+        self._review_users(flavor.name)
+
+    def _flavor_gone(self, name: FlavorName) -> None:
+        if self.books.flavors.pop(name, None) is not None:
+            self.books.domains.flavor_gone(name)
+            self._review_users(name)
+
+    def _holders_of(self, flavor: FlavorName) -> list[WorkloadRecord]:
+        """Who has pods placed by this flavor's topology. Cost: the workloads of all queues that use the flavor."""
+        return [
+            record
+            for queue in self._flavor_users.get(flavor, ())
+            for record in queue.holding.values()
+            if any(flavor in one.flavors for _, one in record.placed)
+        ]
+
+    def _topology_changed(self, topology: Topology) -> None:
+        if self.world.topologies.get(topology.name) == topology:
+            return
+        self.world.topologies[topology.name] = topology
+        self.books.domains.topology_changed(topology)
+        self._review_topology_users(topology.name)
+
+    def _topology_gone(self, name: TopologyName) -> None:
+        if self.world.topologies.pop(name, None) is not None:
+            self.books.domains.topology_gone(name)
+            self._review_topology_users(name)
+
+    def _review_topology_users(self, name: TopologyName) -> None:
+        for flavor in list(self.books.flavors.values()):
+            if flavor.topology == name:
+                self._review_users(flavor.name)
+
+    def _review_users(self, flavor: FlavorName) -> None:
+        for queue in self._flavor_users.get(flavor, ()):
+            self._review(queue)
+            self.waiting.wake_queue(queue)
+        self.books.nodes_stirred = True
+
+    def _check_users_review(self, check: CheckName) -> None:
+        for queue in self._check_users.get(check, ()):
+            self._review(queue)
+
+    # ------------------------------------------------------------------ keeping up
+
+    def _review(self, queue: QueueRecord) -> None:
+        """Find out whether the queue is active, and let its workloads know when that changed."""
+        spec = queue.spec
+        if spec is None:
+            activity = Activity(active=False, reason="NotFound", message=f"ClusterQueue {queue.name} not found")
+        else:
+            activity = activity_of(spec, self.world, in_cycle=queue.node.is_cyclic)
+            topologies = [self.books.domains.levels_of(flavor) for flavor in _flavors_of(spec)]
+            queue.is_topology_only = all(levels is not None for levels in topologies)
+        if activity == queue.activity:
+            return
+        queue.activity = activity
+        self.books.changed_queues[queue.name] = None
+        self.books.changed_local_queues.update(dict.fromkeys(queue.homes))
+        for record in list(queue.pending.values()):
+            if record.stage is Stage.QUEUED:
+                record.reason = None if activity.active else inactive_reason(queue)
+                if not activity.active and record.claim is not None:
+                    self.books.unclaim(record)
+                    self.waiting.reorder(record)
+                self.waiting.tell(record)
+        if activity.active:
+            self.waiting.wake_queue(queue)
+
+    def settle(self) -> None:
+        """Bring quota up to date with changed queues and cohorts. Costs nothing when none changed."""
+        if self.books.forest.is_settled:
+            return
+        for node in self.books.forest.settle():
+            queue = None if node.is_cohort else self.books.queues.get(ClusterQueueName(node.name))
+            if queue is not None:
+                queue.groups = None
+                self._review(queue)
+                self.waiting.wake_queue(queue)
+
+    def options_of(self, queue: QueueRecord) -> list[OptionGroup]:
+        """The queue's resource groups with its accounts."""
+        if queue.groups is None:
+            node = queue.node
+            queue.groups = [
+                OptionGroup(
+                    group.resources,
+                    [
+                        Option(
+                            flavor.flavor,
+                            {name: node.account(FlavorResource(flavor.flavor, name)) for name in flavor.quotas},
+                            {name: FlavorResource(flavor.flavor, name) for name in flavor.quotas},
+                        )
+                        for flavor in group.flavors
+                    ],
+                )
+                for group in (() if queue.spec is None else queue.spec.groups)
+            ]
+        return queue.groups
+
+    def get_ready(self, now: float, policy: Policy) -> None:
+        """Before deciding: settle what changed and wake what time or events could help."""
+        self.settle()
+        if policy != self.policy:
+            self.policy = policy
+            for queue in self.books.queues.values():
+                self.waiting.wake_queue(queue)
+        self.waiting.wake_due(now)
+
+
+def _stays(old: Workload, new: Workload) -> bool:
+    """Whether a waiting workload keeps its place, since nothing that decides it changed."""
+    return (
+        old.queue == new.queue
+        and old.priority == new.priority
+        and old.queued_at == new.queued_at
+        and old.eligible_at == new.eligible_at
+        and old.held == new.held
+        and old.misconfigured == new.misconfigured
+        and old.pod_sets == new.pod_sets
+    )
+
+
+def _flavors_of(spec: ClusterQueue | None) -> tuple[FlavorName, ...]:
+    if spec is None:
+        return ()
+    return tuple(dict.fromkeys(flavor.flavor for group in spec.groups for flavor in group.flavors))

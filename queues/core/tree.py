@@ -1,0 +1,384 @@
+"""The quota tree: what every ClusterQueue and Cohort has, uses and could still get, kept up as usage changes.
+
+It works from the quotas of the nodes, the links between them and the usage charged to ClusterQueues; each (flavor,
+resource) is an account of its own in every node. It never knows workloads and never decides who gets what.
+
+Every node has each account twice: as it is now, and `ahead`, as it will be when announced evictions have happened and
+those who wait for them have started. The arithmetic is the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from queues.core.model import UNLIMITED, ClusterQueueName, CohortName, FlavorResource, Quota, ResourceGroup
+from queues.core.quantities import beyond, lendable, private, total
+
+_NO_QUOTA = Quota()
+
+
+class Account:
+    """One (flavor, resource) of one node.
+
+    `subtree` is the quota of the node and what its children lend it, `private` the part that stays in the node,
+    `potential` the most that it could ever use. `usage` of a cohort is what its children use beyond their private
+    parts, so an amount is only seen as far up as it has to be borrowed.
+    """
+
+    __slots__ = ("ahead", "borrowing_limit", "height", "nominal", "parent", "potential", "private", "subtree", "usage")
+
+    def __init__(self) -> None:
+        self.nominal = 0
+        self.borrowing_limit: int | None = None
+        self.subtree = 0
+        self.private = 0
+        self.potential = 0
+        self.height = 0
+        self.usage = 0
+        self.parent: Account | None = None
+        #: The same account with announced evictions done. Itself in an account that is already ahead.
+        self.ahead: Account = self
+
+    def charge(self, amount: int) -> None:
+        """Use so much more. Cost: the height of the tree."""
+        account = self
+        while True:
+            free = account.free_privately
+            account.usage += amount
+            parent = account.parent
+            if parent is None or free >= UNLIMITED or amount <= free:
+                return
+            amount -= free
+            account = parent
+
+    def release(self, amount: int) -> None:
+        """Use so much less. Cost: the height of the tree."""
+        account = self
+        while True:
+            borrowed = beyond(account.usage, account.private)
+            account.usage -= amount
+            parent = account.parent
+            if parent is None or borrowed <= 0:
+                return
+            amount = min(amount, borrowed)
+            account = parent
+
+    @property
+    def free_privately(self) -> int:
+        quota = self.private
+        if quota >= UNLIMITED:
+            return UNLIMITED
+        rest = quota - self.usage
+        return max(rest, 0)
+
+    @property
+    def available(self) -> int:
+        """What can be taken now, negative when limits are overdrawn. Cost: the height of the tree.
+
+        available(n) = free privately(n) + min(available(parent), what n may still borrow), written from below: each
+        limit on the way up counts together with what is free privately up to there.
+        """
+        account, free, best = self, 0, UNLIMITED
+        while True:
+            parent = account.parent
+            if parent is None:
+                return best if account.subtree >= UNLIMITED else min(best, free + account.subtree - account.usage)
+            own = account.private
+            if own:
+                if own >= UNLIMITED:
+                    return best
+                if own > account.usage:
+                    free += own - account.usage
+            limit = account.borrowing_limit
+            if limit is not None and limit < UNLIMITED and account.subtree < UNLIMITED:
+                best = min(best, free + account.subtree - own - beyond(account.usage, own) + limit)
+            account = parent
+
+    def borrows_with(self, amount: int) -> bool:
+        """Whether using so much more would go beyond the node's own quota."""
+        return beyond(self.usage + amount, self.subtree) > 0
+
+    @property
+    def is_within_quota(self) -> bool:
+        return beyond(self.usage, self.subtree) == 0
+
+    def lowest_fit(self, amount: int) -> tuple[int, bool]:
+        """How far up the tree quota has to be borrowed, and whether that is less than the whole tree.
+
+        The height of the smallest subtree around this ClusterQueue whose own quota covers the amount; 0 when nothing
+        has to be borrowed.
+        """
+        parent = self.parent
+        if parent is None or not self.borrows_with(amount):
+            return 0, parent is not None
+        rest = amount - self.free_privately
+        while True:
+            if not parent.borrows_with(rest):
+                return parent.height, parent.parent is not None
+            if parent.parent is None:
+                return parent.height, False
+            rest -= parent.free_privately
+            parent = parent.parent
+
+
+class Node:
+    """A ClusterQueue or a Cohort. `declared`: there is an object of it; a cohort that is only named has none."""
+
+    __slots__ = (
+        "accounts", "children", "declared", "height", "is_cohort", "is_cyclic", "name", "parent", "quotas", "root",
+    )  # fmt: skip
+
+    def __init__(self, name: str, *, is_cohort: bool) -> None:
+        self.name = name
+        self.is_cohort = is_cohort
+        self.declared = False
+        self.parent: Node | None = None
+        self.children: dict[tuple[bool, str], Node] = {}
+        self.quotas: dict[FlavorResource, Quota] = {}
+        self.accounts: dict[FlavorResource, Account] = {}
+        self.height = 0
+        self.is_cyclic = False
+        #: The top of the tree. In a cycle there is none, and the node itself stands here.
+        self.root: Node = self
+
+    @property
+    def key(self) -> tuple[bool, str]:
+        return (self.is_cohort, self.name)
+
+    def account(self, unit: FlavorResource) -> Account:
+        """This node's account, opened without quota where there is none yet."""
+        account = self.accounts.get(unit)
+        if account is None:
+            missing = []
+            node: Node | None = self
+            while node is not None and unit not in node.accounts:
+                missing.append(node)
+                node = None if node.is_cyclic else node.parent
+            for node in reversed(missing):
+                account = node._open(unit)  # noqa: SLF001
+        assert account is not None  # noqa: S101
+        return account
+
+    def _open(self, unit: FlavorResource, *, alone: bool = False) -> Account:
+        account, ahead = Account(), Account()
+        account.ahead = ahead
+        parent = None if alone or self.is_cyclic or self.parent is None else self.parent.accounts[unit]
+        for one, above in ((account, parent), (ahead, parent and parent.ahead)):
+            one.height = self.height
+            one.parent = above
+            _set_quota(one, self.quotas.get(unit, _NO_QUOTA), 0)
+            _set_potential(one)
+        self.accounts[unit] = account
+        return account
+
+    def is_within_quota(self, units: frozenset[FlavorResource]) -> bool:
+        """Whether, looking ahead, the node uses no more than its own of all of these."""
+        for unit in units:
+            account = self.accounts.get(unit)
+            if account is not None and not account.ahead.is_within_quota:
+                return False
+        return True
+
+    def path(self) -> Iterator[Node]:
+        """The ancestors, nearest first."""
+        node = None if self.is_cyclic else self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def location(self) -> str:
+        """`/root/.../name`, for messages."""
+        return "/" + "/".join([*reversed([node.name for node in self.path()]), self.name])
+
+
+class Forest:
+    """All trees. Links and quotas may change in any order; `settle` brings the accounts of touched trees up to date."""
+
+    def __init__(self) -> None:
+        self.queues: dict[ClusterQueueName, Node] = {}
+        self.cohorts: dict[CohortName, Node] = {}
+        self._touched: dict[Node, None] = {}
+
+    # ------------------------------------------------------------------ what there is
+
+    def queue(self, name: ClusterQueueName) -> Node:
+        """The node of a ClusterQueue. One that is only charged gets a node without quota that stands alone."""
+        node = self.queues.get(name)
+        if node is None:
+            node = self.queues[name] = Node(name, is_cohort=False)
+        return node
+
+    def put_queue(self, name: ClusterQueueName, cohort: CohortName | None, groups: tuple[ResourceGroup, ...]) -> Node:
+        node = self.queue(name)
+        node.declared = True
+        node.quotas = quotas_of(groups)
+        self._link(node, cohort)
+        return node
+
+    def drop_queue(self, name: ClusterQueueName) -> None:
+        """Its usage, if it still has any, stays in the node, which then stands alone."""
+        node = self.queue(name)
+        node.declared = False
+        node.quotas = {}
+        self._link(node, None)
+
+    def put_cohort(self, name: CohortName, parent: CohortName | None, groups: tuple[ResourceGroup, ...]) -> Node:
+        node = self._cohort(name)
+        node.declared = True
+        node.quotas = quotas_of(groups)
+        self._link(node, parent)
+        return node
+
+    def drop_cohort(self, name: CohortName) -> Node | None:
+        node = self.cohorts.get(name)
+        if node is None:
+            return None
+        node.declared = False
+        node.quotas = {}
+        self._link(node, None)
+        self._forget_if_unused(node)
+        return node
+
+    def _cohort(self, name: CohortName) -> Node:
+        node = self.cohorts.get(name)
+        if node is None:
+            node = self.cohorts[name] = Node(name, is_cohort=True)
+            self._touched[node] = None
+        return node
+
+    def _link(self, node: Node, cohort: CohortName | None) -> None:
+        self._touched[node] = None
+        old = node.parent
+        new = None if cohort is None else self._cohort(cohort)
+        if old is new:
+            return
+        if old is not None:
+            del old.children[node.key]
+            self._touched[old] = None
+        node.parent = new
+        if new is not None:
+            new.children[node.key] = node
+        if old is not None:
+            self._forget_if_unused(old)
+
+    def _forget_if_unused(self, node: Node) -> None:
+        """A cohort that was only named goes with the last that named it."""
+        if not node.declared and not node.children and node.parent is None:
+            self.cohorts.pop(CohortName(node.name), None)
+            self._touched.pop(node, None)
+
+    # ------------------------------------------------------------------ keeping up
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._touched
+
+    def account(self, node: Node, unit: FlavorResource) -> Account:
+        """The account of a ClusterQueue, to be charged. Settling derives what cohorts use, so links may lag behind."""
+        if not self._touched:
+            return node.account(unit)
+        return node.accounts.get(unit) or node._open(unit, alone=True)  # noqa: SLF001
+
+    def members(self, node: Node) -> list[Node]:
+        """Every node that hangs together with this one, parents before children (in a cycle: in some fixed order)."""
+        top, seen = node, {node}
+        while top.parent is not None and top.parent not in seen:
+            top = top.parent
+            seen.add(top)
+        found = [top]
+        known = {top}
+        for member in found:
+            for key in sorted(member.children):
+                child = member.children[key]
+                if child not in known:
+                    known.add(child)
+                    found.append(child)
+        return found
+
+    def settle(self) -> list[Node]:
+        """Compute the touched trees anew. Returns all their nodes. Cost: the nodes of these trees times their units."""
+        done: dict[Node, None] = {}
+        touched, self._touched = self._touched, {}
+        for node in touched:
+            if node not in done:
+                members = self.members(node)
+                _settle(members)
+                done.update(dict.fromkeys(members))
+        return list(done)
+
+
+def quotas_of(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
+    return {
+        FlavorResource(flavor.flavor, resource): quota
+        for group in groups
+        for flavor in group.flavors
+        for resource, quota in flavor.quotas.items()
+    }
+
+
+def _settle(members: list[Node]) -> None:
+    top = members[0]
+    cyclic = top.parent is not None
+    for node in members:
+        node.is_cyclic = cyclic
+        node.root = node if cyclic else top
+        node.height = 0
+    for node in reversed(members):
+        _renew(node)
+        parent = node.parent
+        if parent is not None and not cyclic:
+            parent.height = max(parent.height, node.height + 1 if node.is_cohort else 1)
+    for node in members:
+        for unit, account in node.accounts.items():
+            above = None if cyclic or node.parent is None else node.parent.accounts[unit]
+            account.parent = above
+            account.ahead.parent = None if above is None else above.ahead
+            for one in (account, account.ahead):
+                one.height = node.height
+                _set_potential(one)
+
+
+def _renew(node: Node) -> None:
+    """Quotas and, for a cohort, usage from those of its children, which were renewed before."""
+    old = node.accounts
+    lent: dict[FlavorResource, int] = {}
+    used: dict[FlavorResource, tuple[int, int]] = {}
+    if node.is_cohort and not node.is_cyclic:
+        for child in node.children.values():
+            for unit, account in child.accounts.items():
+                now, ahead = used.get(unit, (0, 0))
+                lent[unit] = total(lent.get(unit, 0), lendable(account.subtree, account.private))
+                used[unit] = (
+                    now + beyond(account.usage, account.private),
+                    ahead + beyond(account.ahead.usage, account.private),
+                )
+    elif not node.is_cohort:
+        used = {unit: (one.usage, one.ahead.usage) for unit, one in old.items() if one.usage or one.ahead.usage}
+    node.accounts = {}
+    for unit in dict.fromkeys((*node.quotas, *used)):
+        account = Account()
+        account.ahead = Account()
+        account.usage, account.ahead.usage = used.get(unit, (0, 0))
+        for one in (account, account.ahead):
+            _set_quota(one, node.quotas.get(unit, _NO_QUOTA), lent.get(unit, 0))
+        node.accounts[unit] = account
+
+
+def _set_quota(account: Account, quota: Quota, lent: int) -> None:
+    account.nominal = min(quota.nominal, UNLIMITED)
+    account.borrowing_limit = quota.borrowing_limit
+    account.subtree = total(account.nominal, lent)
+    account.private = private(account.subtree, quota.lending_limit)
+
+
+def _set_potential(account: Account) -> None:
+    parent = account.parent
+    account.potential = account.subtree
+    if parent is not None:
+        account.potential = total(account.private, parent.potential)
+        if account.borrowing_limit is not None:
+            account.potential = min(account.potential, total(account.subtree, account.borrowing_limit))
+
+
+def usage_of(node: Node) -> Mapping[FlavorResource, int]:
+    return {unit: account.usage for unit, account in node.accounts.items() if account.usage}

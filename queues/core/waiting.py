@@ -1,0 +1,237 @@
+"""Where pending workloads wait, and what wakes them.
+
+It works from records, the books' notes on what was given back, and time as told. A parked workload costs nothing until
+something happens that could help it; it never judges whether anything fits.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from queues.core.activity import World, inactive_reason, why_barred
+from queues.core.books import Books
+from queues.core.demand import shape_of
+from queues.core.model import FlavorResource, Timestamp, Uid
+from queues.core.order import IN_ORDER, Group
+from queues.core.reasons import Code, Reason
+from queues.core.records import QueueRecord, Stage, WorkloadRecord
+from queues.core.tree import Node
+
+#: Stages in which a workload is counted as pending.
+PENDING = frozenset({Stage.QUEUED, Stage.BACKING_OFF, Stage.BARRED})
+
+
+class Waiting:
+    def __init__(self, books: Books, world: World) -> None:
+        self.books = books
+        self.world = world
+        self.now: Timestamp = 0.0
+        #: Queues that may have a candidate.
+        self.active: dict[QueueRecord, None] = {}
+        self.timers: list[tuple[Timestamp, Uid, WorkloadRecord]] = []
+        #: Workloads that may have to be told a reason; True: also when only its facts changed.
+        self.untold: dict[Uid, tuple[WorkloadRecord, bool]] = {}
+        self._parked: dict[Node, dict[Group, QueueRecord]] = {}
+        self._parked_on_nodes: dict[Group, QueueRecord] = {}
+
+    # ------------------------------------------------------------------ coming and going
+
+    def file(self, record: WorkloadRecord) -> None:
+        """Put a workload that holds nothing where it belongs by what is known now."""
+        self.withdraw(record)
+        workload, home = record.workload, record.home
+        assert home is not None  # noqa: S101
+        if workload.held is not None:
+            record.reason = Reason(Code.SUSPENDED, workload.held)
+            return
+        queue = None if home.spec is None else self.books.queues.get(home.spec.cluster_queue)
+        barred = why_barred(workload, home, queue, self.world)
+        if queue is not None and queue.spec is not None and (barred is None or barred[1]):
+            record.queue = queue
+            queue.pending[record.uid] = record
+        home.pending += 1
+        if barred is not None:
+            record.stage = Stage.BARRED
+            record.reason = barred[0]
+            self.tell(record)
+        elif workload.eligible_at > self.now:
+            record.stage = Stage.BACKING_OFF
+            record.reason = Reason(Code.PENDING_EVALUATION, "The workload waits until its back-off ends")
+            heappush(self.timers, (workload.eligible_at, record.uid, record))
+        else:
+            assert queue is not None  # noqa: S101
+            self._enqueue(record, queue)
+        self.books.touch(record)
+
+    def _enqueue(self, record: WorkloadRecord, queue: QueueRecord) -> None:
+        record.stage = Stage.QUEUED
+        shape = shape_of(record.workload)
+        if shape != record.shape:
+            record.shape = shape
+            record.progress = {}
+        if not queue.is_active:
+            record.reason = inactive_reason(queue)
+        self.push(record, queue)
+
+    def push(self, record: WorkloadRecord, queue: QueueRecord) -> None:
+        """Put the workload into the order, and see to it that it is looked at or told why not."""
+        group = queue.order.push(record)
+        if not group.is_parked and queue.is_active:
+            self.active[queue] = None
+        self.tell(record)
+
+    def withdraw(self, record: WorkloadRecord) -> None:
+        """Take a workload out of wherever it waits."""
+        queue = record.queue
+        if record.stage in PENDING:
+            self.books.touch(record)
+            if record.home is not None:
+                record.home.pending -= 1
+        if queue is not None:
+            self.books.unclaim(record)
+            self._leave_order(record, queue)
+            queue.pending.pop(record.uid, None)
+            record.queue = None
+        record.stage = Stage.HELD
+        record.reason = None
+
+    def reorder(self, record: WorkloadRecord) -> None:
+        """Its place depends on whether it waits for victims, and that changed."""
+        queue = record.queue
+        assert queue is not None  # noqa: S101
+        self._leave_order(record, queue)
+        self.push(record, queue)
+
+    def _leave_order(self, record: WorkloadRecord, queue: QueueRecord) -> None:
+        if record.group is not None:
+            queue.order.remove(record)
+            if queue.is_active:
+                self.active[queue] = None
+
+    # ------------------------------------------------------------------ parking and waking
+
+    def park(
+        self,
+        queue: QueueRecord,
+        group: Group,
+        reason: Reason,
+        watch: frozenset[FlavorResource] | None,
+        *,
+        watches_nodes: bool,
+    ) -> None:
+        """Nobody of this group fits. It is looked at again when one of these units, or a node, has more room."""
+        before = group.reason
+        queue.order.park(group, reason, watch, watches_nodes=watches_nodes)
+        self._parked.setdefault(queue.node.root, {})[group] = queue
+        if watches_nodes:
+            self._parked_on_nodes[group] = queue
+        if group.shape is not IN_ORDER and (before is None or before.code is not reason.code):
+            for record in group.members():
+                self.tell(record)
+
+    def wake_queue(self, queue: QueueRecord) -> None:
+        """Anything may fit now in this queue."""
+        for group in queue.order.groups.values():
+            head = group.head()
+            if head is not None:
+                head.progress = {}
+            queue.order.wake(group)
+        if queue.is_active:
+            self.active[queue] = None
+
+    def wake_stirred(self) -> None:
+        """Wake what could use what was given back. Cost: the parked groups of the trees concerned."""
+        stirred, self.books.stirred = self.books.stirred, {}
+        by_root: dict[Node, set[FlavorResource] | None] = {}
+        for queue, units in stirred.items():
+            root = queue.node.root
+            known = by_root.setdefault(root, set())
+            if units is None or known is None:
+                by_root[root] = None
+            else:
+                known.update(units)
+        for root, freed in by_root.items():
+            groups = self._parked.get(root)
+            if groups:
+                for group, queue in list(groups.items()):
+                    if freed is None or group.watch is None or not group.watch.isdisjoint(freed):
+                        del groups[group]
+                        self._wake(group, queue)
+        if self.books.nodes_stirred:
+            self.books.nodes_stirred = False
+            groups_on_nodes, self._parked_on_nodes = self._parked_on_nodes, {}
+            for group, queue in groups_on_nodes.items():
+                self._wake(group, queue)
+
+    def _wake(self, group: Group, queue: QueueRecord) -> None:
+        if group.is_parked and queue.order.groups.get(group.shape) is group:
+            queue.order.wake(group)
+            head = group.head()
+            if head is not None:
+                head.progress = {}
+            if queue.is_active:
+                self.active[queue] = None
+
+    def wake_due(self, now: Timestamp) -> None:
+        """Those whose back-off is over stand in the order from now on."""
+        self.now = now
+        timers = self.timers
+        while timers and timers[0][0] <= now:
+            _, _, record = heappop(timers)
+            if record.stage is Stage.BACKING_OFF and record.workload.eligible_at <= now:
+                self.file(record)
+
+    def next_due(self) -> Timestamp | None:
+        timers = self.timers
+        while timers:
+            due, _, record = timers[0]
+            if record.stage is Stage.BACKING_OFF and record.workload.eligible_at == due:
+                return due
+            heappop(timers)
+        return None
+
+    def heads(self) -> list[WorkloadRecord]:
+        """The first candidate of every queue that has one. Cost: the active queues."""
+        found = []
+        for queue in list(self.active):
+            head = queue.order.head() if queue.is_active else None
+            if head is None:
+                del self.active[queue]
+            else:
+                found.append(head)
+        return found
+
+    # ------------------------------------------------------------------ telling
+
+    def tell(self, record: WorkloadRecord, *, exactly: bool = False) -> None:
+        known = self.untold.get(record.uid)
+        self.untold[record.uid] = (record, exactly or (known is not None and known[1]))
+
+    def reason_of(self, record: WorkloadRecord) -> Reason | None:
+        """Why it waits, as far as it was judged; None when it holds quota."""
+        if record.stage is Stage.HOLDING:
+            return None
+        if record.reason is not None or record.group is None:
+            return record.reason
+        group = record.group
+        if not group.is_parked:
+            return Reason(Code.PENDING_EVALUATION, "The workload has not been considered yet")
+        head = group.head()
+        if group.shape is IN_ORDER and head is not None and head is not record:
+            return Reason(Code.PENDING_EVALUATION, f"Waits behind {head.workload.key}, as StrictFIFO has it")
+        return group.reason
+
+    def news(self) -> list[tuple[WorkloadRecord, Reason]]:
+        """Who has to be told which reason now, in a fixed order. Whoever was told the same before is left out."""
+        found = []
+        for record, exactly in self.untold.values():
+            reason = self.reason_of(record)
+            if reason is None or record.workload.held is not None or reason.code is Code.PENDING_EVALUATION:
+                continue
+            told = record.told
+            if told is None or told.code is not reason.code or (exactly and told != reason):
+                record.told = reason
+                found.append((record, reason))
+        self.untold.clear()
+        found.sort(key=lambda item: (item[0].key, item[0].uid))
+        return found
