@@ -1,0 +1,110 @@
+"""The manifests in `webhook-config/` agree with the settings that they carry, with each other and with the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from admission.resources import webhook_config
+from admission.settings import load
+from admission.webhook.configuration import ByService, installed_settings, manifests
+
+FOLDER = webhook_config()
+SETTINGS = load(FOLDER / "configuration.yaml")
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all((FOLDER / name).read_text()) if each]
+
+
+def one(name: str, kind: str, called: str) -> dict[str, Any]:
+    (found,) = [each for each in documents(name) if each["kind"] == kind and each["metadata"]["name"] == called]
+    return found
+
+
+DEPLOYMENT = one("deployment.yaml", "Deployment", "muster")
+CONTAINER = DEPLOYMENT["spec"]["template"]["spec"]["containers"][0]
+PORTS = {each["name"]: each["containerPort"] for each in CONTAINER["ports"]}
+
+
+def test_webhooks_and_policies_are_those_of_the_settings() -> None:
+    service = ByService(SETTINGS.namespace, SETTINGS.internal_cert_management.webhook_service_name)
+    assert manifests(SETTINGS, service) == manifests(installed_settings(), service)
+
+
+def test_everything_is_listed_in_the_kustomization() -> None:
+    listed = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
+    there = {path.name for path in FOLDER.glob("*.yaml")} | {path.name for path in FOLDER.iterdir() if path.is_dir()}
+    assert there - set(listed) == {"kustomization.yaml", "configuration.yaml"}
+
+
+def test_the_container_listens_where_the_settings_say() -> None:
+    assert {
+        "webhook": SETTINGS.webhook.port,
+        "metrics": int(SETTINGS.metrics.bind_address.removeprefix(":")),
+        "visibility": SETTINGS.visibility_server.bind_port,
+        "health": int(SETTINGS.health.health_probe_bind_address.removeprefix(":")),
+    } == PORTS
+    assert CONTAINER["startupProbe"]["httpGet"]["path"] == f"/{SETTINGS.health.liveness_endpoint_name}"
+    assert CONTAINER["livenessProbe"]["httpGet"]["path"] == f"/{SETTINGS.health.liveness_endpoint_name}"
+    assert CONTAINER["readinessProbe"]["httpGet"]["path"] == f"/{SETTINGS.health.readiness_endpoint_name}"
+
+
+@pytest.mark.parametrize("kind", ["Service", "Deployment", "Secret"])
+def test_what_is_ours_lives_in_our_namespace(kind: str) -> None:
+    found = [each for name in ("services.yaml", "deployment.yaml") for each in documents(name) if each["kind"] == kind]
+    assert {each["metadata"]["namespace"] for each in found} == {SETTINGS.namespace}
+
+
+def test_services_reach_the_pods() -> None:
+    labels = DEPLOYMENT["spec"]["template"]["metadata"]["labels"]
+    assert DEPLOYMENT["spec"]["selector"]["matchLabels"] == labels
+    services = {each["metadata"]["name"]: each["spec"] for each in documents("services.yaml")}
+    for spec in services.values():
+        assert spec["selector"] == labels
+        assert {port["targetPort"] for port in spec["ports"]} <= set(PORTS)
+    assert services[SETTINGS.internal_cert_management.webhook_service_name]["ports"][0]["port"] == 443
+    for version in ("v1beta1", "v1beta2"):
+        spec = one("apiservice.yaml", "APIService", f"{version}.visibility.kueue.x-k8s.io")["spec"]
+        assert spec["service"]["name"] in services
+        assert spec["service"]["namespace"] == SETTINGS.namespace
+
+
+def test_rights_are_for_what_the_settings_name() -> None:
+    rules = one("rbac.yaml", "Role", "muster")["rules"]
+    named = {what: rule["resourceNames"] for rule in rules for what in rule["resources"] if "resourceNames" in rule}
+    assert named == {
+        "secrets": [SETTINGS.internal_cert_management.webhook_secret_name],
+        "leases": [SETTINGS.leader_election.resource_name],
+    }
+    assert one("deployment.yaml", "Secret", SETTINGS.internal_cert_management.webhook_secret_name)["type"] == "Opaque"
+
+
+def test_nothing_is_granted_wholesale() -> None:
+    for role in documents("rbac.yaml"):
+        for rule in role.get("rules", []):
+            assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], rule
+            if "secrets" in rule["resources"]:
+                assert role["kind"] == "Role"
+
+
+def test_the_container_can_write_where_it_has_to_and_nowhere_else() -> None:
+    mounts = {each["mountPath"] for each in CONTAINER["volumeMounts"] if not each.get("readOnly")}
+    assert mounts == {SETTINGS.muster.state_dir, "/tmp"}
+    assert SETTINGS.webhook.cert_dir.startswith("/tmp/")
+    assert CONTAINER["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_the_image_is_the_one_that_the_dockerfile_makes_and_runs_as_nobody() -> None:
+    text = (FOLDER / "Dockerfile").read_text()
+    assert f"--tag {CONTAINER['image']} ." in text
+    pod = DEPLOYMENT["spec"]["template"]["spec"]["securityContext"]
+    assert f"USER {pod['runAsUser']}:{pod['runAsGroup']}" in text
+    assert [line for line in text.splitlines() if line.startswith("FROM ") and ("/" in line or "." not in line)] == []
+    assert "--require-hashes" in text
