@@ -141,6 +141,11 @@ class Actor:
             else:
                 del self._busy[key]
 
+    async def drain(self, seconds: float) -> None:
+        """Lets what is under way end, for a moment."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=seconds)
+
     async def close(self) -> None:
         """Lets nothing go on. Half-done errands are completed after the next start."""
         for task in list(self._tasks):

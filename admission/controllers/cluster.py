@@ -25,6 +25,7 @@ from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
 from admission.kube.informers import Deleted, Replaced, Upserted
 from admission.settings import Settings
 from queues.core import events, model
+from queues.core.plan import Admit, Decision, Evict
 from queues.core.state import State
 
 #: Kinds with the finalizer that keeps them while they are in use.
@@ -352,6 +353,17 @@ class Cluster:
         if value.admission is not None and exact is not None and int(exact) == int(value.admission.reserved_at):
             value = replace(value, admission=replace(value.admission, reserved_at=exact))
         return value
+
+    def stands_by(self, decision: Decision) -> bool:
+        """Whether the core still means it: what it heard since may have made it forget a decision that had to wait."""
+        record = self.state.workloads.get(decision.uid)
+        match decision:
+            case Admit(_, admission):
+                return record is not None and record.admission == admission
+            case Evict():
+                return record is not None and record.evicted
+            case _:
+                return record is not None
 
     def _read_pod_sets(self, workload: kueue.Workload) -> tuple[model.PodSet, ...] | Misconfigured:
         """Parsed once for each generation and each change of what else decides about requests."""

@@ -40,6 +40,9 @@ OPTIONAL: tuple[Resource[Any], ...] = (
     resources.JOBS,
 )
 
+#: Everything that is written to, by kind.
+WRITTEN: dict[str, Resource[Any]] = {each.kind: each for each in (*REQUIRED, *OPTIONAL)}
+
 
 class Tables:
     """All tables. The order of `all` is that in which the core is told at the start: what is named before who names."""

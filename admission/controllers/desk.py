@@ -1,0 +1,366 @@
+"""Where dirty things become errands: Workloads, gangs, decisions, queue statuses, finalizers.
+
+It asks the rules, the adapters and the decisions' writers what is to be done and starts that, one errand at a time for
+each object, and takes in how errands ended. It must never start two writes to one object, nor tell the core about a
+Workload while a write of Muster's own to it is under way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+from typing import Any, ParamSpec, assert_never
+
+from admission.api.kueue import Workload
+from admission.controllers import conditions, decisions, finalizers, lifecycle, status
+from admission.controllers.act import Actor, Errand, Fate, Report
+from admission.controllers.changes import status_patch, workload_patches
+from admission.controllers.cluster import Cluster
+from admission.controllers.errands import Errands, delay
+from admission.controllers.holds import Holds
+from admission.controllers.inbox import Item
+from admission.controllers.metrics import Metrics
+from admission.controllers.reporting import Reporting
+from admission.controllers.store import Key, key_of
+from admission.controllers.tokens import OfDecision, OfFinalizer, OfHold, OfStatus, OfUnit, OfWorkload
+from admission.controllers.wakes import Wakes
+from admission.jobs.effects import Effect
+from admission.jobs.interface import UnitKey
+from queues.core import events, model
+from queues.core.plan import Admit, Decision, Evict, Hold, Plan
+
+log = logging.getLogger(__name__)
+Arguments = ParamSpec("Arguments")
+
+#: Seconds between two status writes of one queue, and while many other writes are under way.
+_STATUS_EVERY = 1.0
+_STATUS_EVERY_WHEN_CROWDED = 5.0
+_AFTER_A_BUG = 30.0
+
+LookedAt = OfWorkload | OfUnit | OfDecision | OfHold | OfStatus | OfFinalizer
+
+
+class Desk:
+    def __init__(
+        self,
+        cluster: Cluster,
+        errands: Errands,
+        wakes: Wakes,
+        reporting: Reporting,
+        metrics: Metrics,
+        actor: Actor,
+    ) -> None:
+        self._cluster = cluster
+        self._errands = errands
+        self._wakes = wakes
+        self._reporting = reporting
+        self._metrics = metrics
+        self._actor = actor
+        self._holds = Holds()
+        self._deferred: dict[str, Admit | Evict] = {}
+        self._kept_back: dict[str, tuple[float, str]] = {}
+        self._failed_admissions: dict[str, int] = {}
+        self._status_written: dict[OfStatus, float] = {}
+
+    # ------------------------------------------------------------------ what comes back
+
+    def take(self, item: Item, now: float) -> None:
+        """The end of an errand; objects were taken in before."""
+        if isinstance(item, Report):
+            self._ended(item, now)
+
+    def look_at(self, token: LookedAt, now: float) -> None:
+        dirty = self._cluster.dirty
+        match token:
+            case OfWorkload(key):
+                dirty.workloads[key] = None
+            case OfUnit(unit):
+                dirty.units[unit] = None
+            case OfFinalizer(kind, name):
+                dirty.finalizers[kind, name] = None
+            case OfStatus():
+                self._write_status(token, now)
+            case OfHold(uid):
+                self._write_hold(uid, now)
+            case OfDecision(uid):
+                decision = self._deferred.pop(uid, None)
+                if decision is not None:
+                    self._guarded(token, now, self._start_decision, decision, now)
+            case _:
+                assert_never(token)
+
+    def _ended(self, report: Report, now: float) -> None:
+        decision = report.errand.purpose
+        if report.fate is not Fate.DONE:
+            self._metrics.failed(report.fate.value)
+            level = logging.DEBUG if report.fate in {Fate.CONFLICT, Fate.GONE} else logging.WARNING
+            log.log(
+                level,
+                "an errand was not done",
+                extra={"owner": str(report.errand.owner), "fate": report.fate.value, "why": report.message},
+            )
+            if isinstance(decision, Admit | Evict):
+                self._refused(decision, report, now)
+        elif isinstance(decision, Admit):
+            self._failed_admissions.pop(decision.uid, None)
+        for token in self._errands.ended(report, now):
+            if isinstance(token, LookedAt):
+                self.look_at(token, now)
+
+    def _refused(self, decision: Admit | Evict, report: Report, now: float) -> None:
+        """The core forgets what could not be written. What fails again and again is left alone for a while."""
+        uid = decision.uid
+        if isinstance(decision, Evict) and report.fate is Fate.UNAVAILABLE:
+            self._deferred[uid] = decision
+            return
+        workload = self._cluster.tables.workloads.by_uid(uid)
+        self._cluster.apply(events.WriteRefused(model.Uid(uid)))
+        self._cluster.decided_at.pop(uid, None)
+        if workload is None:
+            return
+        key = key_of(workload)
+        if report.fate in {Fate.REFUSED, Fate.UNAVAILABLE}:
+            failures = self._failed_admissions.get(uid, 0) + 1
+            self._failed_admissions[uid] = failures
+            until = now + delay(report.fate, failures)
+            self._kept_back[uid] = (until, f"The admission could not be written: {report.message}")
+            self._wakes.at(OfWorkload(key), until)
+        self._cluster.dirty.workloads[key] = None
+
+    # ------------------------------------------------------------------ Workloads
+
+    def catch_up(self, now: float) -> None:
+        """At the start: the core hears of every Workload before anything is written."""
+        for workload in self._cluster.tables.workloads:
+            self._guarded(OfWorkload(key_of(workload)), now, self._tell, workload, now)
+
+    def workloads(self, now: float) -> None:
+        dirty = self._cluster.dirty.workloads
+        keys, self._cluster.dirty.workloads = list(dirty), {}
+        for key in keys:
+            self._guarded(OfWorkload(key), now, self._workload, key, now)
+
+    def _workload(self, key: Key, now: float) -> None:
+        token = OfWorkload(key)
+        workload = self._cluster.tables.workloads.get(*key)
+        if workload is None:
+            self._reporting.workload(key, None, now)
+            self._errands.forget(token)
+            return
+        if self._errands.wait_for(("Workload", *key), token):
+            return
+        self._tell(workload, now)
+        if not self._errands.may_look(token, now):
+            return
+        verdict = lifecycle.reconcile(workload, self._cluster.facts(workload), now)
+        if verdict.wake_at is not None:
+            self._wakes.at(token, verdict.wake_at)
+        self._start(token, verdict.effects)
+
+    def _tell(self, workload: Workload, now: float) -> None:
+        uid = workload.metadata.uid
+        until, why = self._kept_back.get(uid, (0.0, ""))
+        if until <= now:
+            self._kept_back.pop(uid, None)
+        self._cluster.tell(workload, why if until > now else None)
+        if conditions.is_finished(workload) or conditions.holds_quota(workload):
+            self._holds.forget(uid)
+        self._reporting.workload(key_of(workload), workload, now, self._holds.reason(uid))
+
+    # ------------------------------------------------------------------ gangs
+
+    def units(self, now: float) -> None:
+        dirty = self._cluster.dirty.units
+        units, self._cluster.dirty.units = list(dirty), {}
+        for unit in units:
+            self._guarded(OfUnit(unit), now, self._unit, unit, now)
+
+    def _unit(self, key: UnitKey, now: float) -> None:
+        token = OfUnit(key)
+        if not self._errands.may_look(token, now):
+            return
+        unit = self._cluster.units.unit(key)
+        if not unit.members and not unit.workloads:
+            self._errands.forget(token)
+            return
+        outcome = self._cluster.units.adapter(key).reconcile(unit, self._cluster.look)
+        if outcome.requeue_after is not None:
+            self._wakes.at(token, now + outcome.requeue_after)
+        self._start(token, outcome.effects)
+
+    # ------------------------------------------------------------------ decisions
+
+    def carry_out(self, plan: Plan, now: float) -> bool:
+        """Starts what the core decided; whether anybody starts or has to go."""
+        success = False
+        for decision in plan:
+            success = success or not isinstance(decision, Hold)
+            token = OfDecision(decision.uid)
+            self._guarded(token, now, self._start_decision, decision, now)
+        return success
+
+    def _start_decision(self, decision: Decision, now: float) -> None:
+        uid = decision.uid
+        workload = self._cluster.tables.workloads.by_uid(uid)
+        if workload is None:
+            self._cluster.apply(events.WorkloadGone(uid))
+            return
+        if not self._cluster.stands_by(decision):
+            return
+        match decision:
+            case Hold(_, reason):
+                self._holds.put(uid, reason)
+                self._reporting.held(workload, reason, now)
+                self._write_hold(uid, now)
+            case Admit() | Evict():
+                token = OfDecision(uid)
+                is_busy = self._errands.wait_for(("Workload", *key_of(workload)), token)
+                if is_busy or not self._errands.may_look(token, now):
+                    self._deferred[uid] = decision
+                    return
+                after, effects = self._written(workload, decision, now)
+                if after is None:
+                    self._cluster.apply(events.WriteRefused(uid))
+                    self._cluster.dirty.workloads[key_of(workload)] = None
+                else:
+                    self._start(token, (*workload_patches(workload, after), *effects), decision)
+            case _:
+                assert_never(decision)
+
+    def _written(
+        self, workload: Workload, decision: Admit | Evict, now: float
+    ) -> tuple[Workload | None, tuple[Effect, ...]]:
+        """The Workload as decided and what is told about it; None where the decision does not fit it any more."""
+        match decision:
+            case Admit():
+                if not decisions.is_current(workload) or self._cluster.value(workload) != self._cluster.told.get(
+                    decision.uid
+                ):
+                    return None, ()
+                self._cluster.decided_at[decision.uid] = decision.admission.reserved_at
+                self._holds.forget(decision.uid)
+                after = decisions.admit(workload, decision, now)
+                return after, decisions.admission_events(workload, after, now)
+            case Evict():
+                if not conditions.holds_quota(workload) or conditions.is_finished(workload):
+                    return None, ()
+                preemptor = self._cluster.tables.workloads.by_uid(decision.preemptor)
+                self._metrics.preemption(decision.preemptor_queue, decision.reason.value)
+                after = decisions.preempt(workload, decision, self._cluster.ownership(workload), now)
+                return after, decisions.preemption_events(workload, preemptor, decision)
+            case _:
+                assert_never(decision)
+
+    def _write_hold(self, uid: str, now: float) -> None:
+        workload = self._cluster.tables.workloads.by_uid(uid)
+        reason = self._holds.reason(uid)
+        if workload is None or conditions.is_finished(workload):
+            self._holds.forget(uid)
+            return
+        due = self._holds.when(uid, workload, now, crowded=self._actor.is_crowded)
+        told = self._cluster.told.get(uid)
+        if due is None or reason is None or told is None or told.held is not None:
+            return
+        token = OfHold(uid)
+        if due > now:
+            self._wakes.at(token, due)
+            return
+        if not self._errands.may_look(token, now):
+            return
+        after = decisions.hold(workload, reason, now)
+        if self._start(token, (*workload_patches(workload, after), decisions.hold_event(workload, reason))):
+            self._holds.written(uid, now)
+
+    # ------------------------------------------------------------------ queues
+
+    def queues(self, now: float) -> None:
+        """Statuses are written at the first change and then as often as `_STATUS_EVERY` allows."""
+        dirty = self._cluster.dirty
+        changed = self._cluster.state.dirty_queues()
+        names = dict.fromkeys((*dirty.cluster_queues, *changed.cluster_queues))
+        keys = dict.fromkeys((*dirty.local_queues, *(Key(*key) for key in changed.local_queues)))
+        dirty.cluster_queues, dirty.local_queues = {}, {}
+        tokens = [OfStatus("ClusterQueue", Key("", name)) for name in names]
+        tokens += [OfStatus("LocalQueue", key) for key in keys]
+        every = _STATUS_EVERY_WHEN_CROWDED if self._actor.is_crowded else _STATUS_EVERY
+        for token in tokens:
+            due = self._status_written.get(token, 0.0) + every
+            if due > now:
+                self._wakes.at(token, due)
+            else:
+                self._write_status(token, now)
+
+    def _write_status(self, token: OfStatus, now: float) -> None:
+        self._guarded(token, now, self._status, token, now)
+
+    def _status(self, token: OfStatus, now: float) -> None:
+        is_cluster_queue = token.kind == "ClusterQueue"
+        if is_cluster_queue:
+            self._reporting.cluster_queue(token.key.name)
+        else:
+            self._reporting.local_queue(token.key)
+        tables, state = self._cluster.tables, self._cluster.state
+        obj: Any = tables.of(token.kind).get(*token.key)
+        if obj is None:
+            self._status_written.pop(token, None)
+            self._errands.forget(token)
+            return
+        self._status_written[token] = now
+        if not self._errands.may_look(token, now):
+            return
+        if is_cluster_queue:
+            after: Any = status.cluster_queue_status(obj, state, now)
+        else:
+            above = tables.cluster_queues.get("", obj.spec.cluster_queue)
+            after = status.local_queue_status(obj, above, state, now)
+        if after == obj.status:
+            return
+        patch = status_patch(token.kind, obj, obj.status, after, guarded=after.conditions is not obj.status.conditions)
+        if patch is not None:
+            self._start(token, (patch,))
+
+    def finalizers(self, now: float) -> None:
+        dirty = self._cluster.dirty.finalizers
+        found, self._cluster.dirty.finalizers = list(dirty), {}
+        for kind, name in found:
+            token = OfFinalizer(kind, name)
+            self._guarded(token, now, self._finalizer, token, now)
+
+    def _finalizer(self, token: OfFinalizer, now: float) -> None:
+        obj: Any = self._cluster.tables.of(token.kind).get("", token.name)
+        if obj is None:
+            self._errands.forget(token)
+            return
+        if not self._errands.may_look(token, now):
+            return
+        metadata = obj.metadata
+        patch = finalizers.reconcile(
+            token.kind,
+            obj,
+            metadata.finalizers,
+            deleting=metadata.is_deleting,
+            in_use=self._cluster.is_in_use(token.kind, token.name),
+        )
+        if patch is not None:
+            self._start(token, (patch,))
+
+    # ------------------------------------------------------------------ starting
+
+    def _start(self, token: Hashable, effects: tuple[Effect, ...], purpose: object = None) -> bool:
+        return bool(effects) and self._errands.start(Errand(token, effects, purpose))
+
+    def _guarded(
+        self,
+        token: Hashable,
+        now: float,
+        work: Callable[Arguments, object],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> None:
+        """A fault that one object brings to light is that object's alone: it is looked at again later."""
+        try:
+            work(*args, **kwargs)
+        except Exception:  # whatever it is, the other objects must not wait for a restart
+            log.exception("a look at one object failed", extra={"token": str(token)})
+            self._metrics.failed("bug")
+            self._wakes.at(token, now + _AFTER_A_BUG)

@@ -1,0 +1,207 @@
+"""The controller: one task that takes in what happens, decides, and sends out what follows.
+
+It decides nothing itself: the core says who starts and who has to go, the adapters and the lifecycle rules what a gang
+and a Workload need. It must never decide before all informers are synced, and only the leader may run it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from admission.controllers.act import Actor
+from admission.controllers.cluster import Cluster
+from admission.controllers.desk import Desk
+from admission.controllers.errands import Errands
+from admission.controllers.events import Recorder
+from admission.controllers.inbox import Inbox
+from admission.controllers.metrics import Metrics
+from admission.controllers.reporting import Reporting, Sink
+from admission.controllers.sweep import Sweep
+from admission.controllers.tables import OPTIONAL, REQUIRED, WRITTEN
+from admission.controllers.tokens import (
+    OfDecision,
+    OfFinalizer,
+    OfHealth,
+    OfHold,
+    OfStatus,
+    OfSweep,
+    OfUnit,
+    OfWorkload,
+)
+from admission.controllers.wakes import Wakes
+from admission.controllers.watching import Watching
+from admission.jobs.interface import Adapter
+from admission.jobs.registry import adapters as enabled_adapters
+from admission.kube.client import Client
+from admission.settings import Settings
+from admission.settings.configuration import QuotaCheckStrategy
+from queues.core.cycle import decide
+from queues.core.policy import Policy, QuotaCheck
+
+log = logging.getLogger(__name__)
+
+_LONGEST_SLEEP = 30.0
+_HEALTH_EVERY = 10.0
+_LAST_WRITES = 1.5
+
+
+class Controller:
+    """`journal` gets everything that is told; `metrics` has the registry that is served."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        journal: Sink | None = None,
+        *,
+        adapters: Iterable[Adapter] | None = None,
+        metrics: Metrics | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.metrics = metrics if metrics is not None else Metrics(settings)
+        self.ready = asyncio.Event()
+        self._clock = clock
+        self._policy = policy(settings)
+        self._inbox = Inbox()
+        self._wakes = Wakes()
+        self._cluster = Cluster(settings, enabled_adapters(settings) if adapters is None else adapters, clock)
+        self._watching = Watching(client, REQUIRED, OPTIONAL, self._inbox.put)
+        self._recorder = Recorder(client, clock=clock)
+        self._actor = Actor(client, WRITTEN, self._recorder, self._inbox.put)
+        self._reporting = Reporting(self._cluster, self.metrics, journal)
+        self._desk = Desk(
+            self._cluster, Errands(self._actor, self._wakes), self._wakes, self._reporting, self.metrics, self._actor
+        )
+        self._sweep = Sweep(self._cluster, self._wakes, self.metrics)
+        self._again = False
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the whole cluster is known and decisions are made."""
+        return self.ready.is_set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until told to stop. What is being written then gets a moment to end."""
+        around = [
+            asyncio.create_task(self._watching.run()),
+            asyncio.create_task(self._recorder.run()),
+            asyncio.create_task(self._wake_when(stop)),
+        ]
+        try:
+            await self._learn(stop, around)
+            while not stop.is_set():
+                await self._inbox.wait(self._until_next())
+                _raise_failed(around)
+                self.turn(self._clock())
+            await self._actor.drain(_LAST_WRITES)
+        finally:
+            for task in around:
+                task.cancel()
+            await asyncio.gather(*around, return_exceptions=True)
+            await self._actor.close()
+
+    async def _learn(self, stop: asyncio.Event, around: list[asyncio.Task[None]]) -> None:
+        """Lists everything before anything is decided, or quota that is held would look free."""
+        while not self._watching.synced and not stop.is_set():
+            await self._inbox.wait(0.2)
+            _raise_failed(around)
+            for item in self._inbox.drain():
+                self._cluster.fill(item)
+        if stop.is_set():
+            return
+        while len(self._inbox):
+            for item in self._inbox.drain():
+                self._cluster.fill(item)
+        now = self._clock()
+        self._cluster.tell_everything()
+        self._desk.catch_up(now)
+        self._reporting.reset(now)
+        self._sweep.plan(now)
+        self._wakes.at(OfHealth(), now + _HEALTH_EVERY)
+        self.ready.set()
+        log.info("all informers are synced", extra={"workloads": len(self._cluster.tables.workloads)})
+
+    def turn(self, now: float) -> None:
+        """One look at everything that happened since the last one, and what follows from it."""
+        began = time.perf_counter()
+        cluster, desk = self._cluster, self._desk
+        # 1. What came in goes into the tables; the core hears of queues, nodes and pods at once.
+        for item in self._inbox.drain():
+            cluster.take(item)
+            desk.take(item, now)
+        # 2. What has its time comes up again.
+        for token in self._wakes.due(now):
+            self._look_at(token, now)
+        # 3. The core hears of Workloads that changed, and their own rules look at them.
+        desk.workloads(now)
+        # 4. The adapters look at gangs that changed.
+        desk.units(now)
+        # 5. Who starts, who has to go, who waits, and
+        # 6. the writes that say so.
+        if self._is_to_decide(now):
+            self._decide(now)
+        # 7. Queues say what changed, and what is no longer used may go.
+        desk.queues(now)
+        desk.finalizers(now)
+        # 8. A slice of the slow look at everything, while nothing else is to be done.
+        if not len(self._inbox):
+            self._sweep.slice(now)
+        self.metrics.turn(time.perf_counter() - began)
+
+    def _decide(self, now: float) -> None:
+        began = time.perf_counter()
+        self._cluster.stirred = False
+        plan = decide(self._cluster.state, now, self._policy)
+        success = self._desk.carry_out(plan, now)
+        self._again = success
+        self.metrics.attempt(time.perf_counter() - began, success=success)
+
+    def _is_to_decide(self, now: float) -> bool:
+        wakeup = self._cluster.state.next_wakeup()
+        return self._cluster.stirred or self._again or (wakeup is not None and wakeup <= now)
+
+    def _look_at(self, token: object, now: float) -> None:
+        """What a timer or a freed object brings up again."""
+        match token:
+            case OfSweep():
+                self._sweep.begin(now)
+            case OfHealth():
+                self._reporting.health(now, self._recorder.dropped)
+                self._wakes.at(OfHealth(), now + _HEALTH_EVERY)
+            case OfWorkload() | OfUnit() | OfDecision() | OfHold() | OfStatus() | OfFinalizer():
+                self._desk.look_at(token, now)
+            case _:
+                raise TypeError(f"nothing to look at: {token!r}")
+
+    def _until_next(self) -> float:
+        """Seconds until something is due."""
+        if self._again or self._cluster.stirred or self._sweep.is_under_way:
+            return 0.0
+        times = [time for time in (self._wakes.next(), self._cluster.state.next_wakeup()) if time is not None]
+        return max(0.0, min((min(times, default=0.0) - self._clock()) if times else _LONGEST_SLEEP, _LONGEST_SLEEP))
+
+    async def _wake_when(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._inbox.wake()
+        await asyncio.Event().wait()
+
+
+def policy(settings: Settings) -> Policy:
+    waiting = settings.wait_for_pods_ready
+    ignore = settings.resources.quota_check_strategy is QuotaCheckStrategy.IGNORE_UNDECLARED
+    return Policy(
+        quota_check=QuotaCheck.IGNORE_UNDECLARED if ignore else QuotaCheck.BLOCK_UNDECLARED,
+        priority_sorting_within_cohort=settings.gate("PrioritySortingWithinCohort"),
+        partial_admission=settings.gate("PartialAdmission"),
+        block_admission_until_pods_ready=waiting is not None and waiting.block_admission,
+    )
+
+
+def _raise_failed(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """A helper that ended by a bug ends the controller: half of it would be worse than a restart."""
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.result()
