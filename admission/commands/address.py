@@ -7,24 +7,26 @@ only looks whether a port is free: whoever listens on it may still find it taken
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 
 def chosen(folder: Path, host: str, wanted: Mapping[str, int]) -> dict[str, int]:
     """A port for each name; 0 asks for any, and then the one of the last time is tried first."""
     file = folder / "ports.json"
     before: dict[str, int] = {}
-    with contextlib.suppress(OSError, ValueError):
-        before = json.loads(file.read_text(encoding="utf-8"))
+    with contextlib.suppress(OSError, ValueError, msgspec.ValidationError):
+        before = msgspec.json.decode(file.read_bytes(), type=dict[str, Annotated[int, msgspec.Meta(ge=0, le=65535)]])
     ports = {}
     with contextlib.ExitStack() as held:
         for name, port in wanted.items():
             candidates = [port] if port else [before.get(name, 0), 0]
             ports[name] = next(found for each in candidates if (found := _tried(held, host, each, fixed=bool(port))))
-    file.write_text(json.dumps(ports), encoding="utf-8")
+    file.write_bytes(msgspec.json.encode(ports))
     return ports
 
 

@@ -63,14 +63,11 @@ class Child:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._running
 
-    def hang_up(self) -> None:
-        """SIGHUP: read certificates again."""
-        self._signal(signal.SIGHUP)
-
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:
+            # Not through the process object: that would reap a child which has just ended, behind asyncio's back.
             with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
+                os.kill(self._process.pid, number)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,26 @@
+"""`muster webhook`: answers admission reviews until it is told to end.
+
+The settings decide what is answered and where; the rest is `admission.webhook.server`. It needs no database and no
+controller.
+"""
+
+from __future__ import annotations
+
+from admission.commands import lifeline, logs
+from admission.commands.faults import Fault, told
+from admission.settings import load
+
+
+def run(kubeconfig: str | None, config: str | None, *, verbose: bool) -> None:
+    """Until SIGTERM or SIGINT."""
+    logs.configure("webhook", verbose=verbose)
+    lifeline.die_with_parent()
+    with told():
+        settings = load(config)
+        from admission.webhook.server import serve
+
+        try:
+            serve(settings, kubeconfig, on_ready=lambda: lifeline.tell("ready"))
+        except OSError as error:
+            where = f"{settings.webhook.host}:{settings.webhook.port}"
+            raise Fault(f"the webhook cannot listen on {where}: {error}") from error

@@ -1,0 +1,56 @@
+"""The command line: what a user's mistake looks like."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def muster(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "admission.cli", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env={"PYTHONPATH": str(Path(__file__).parents[3]), "HOME": str(cwd), "PATH": "/usr/bin:/bin"},
+        cwd=cwd,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want"),
+    [
+        (["controller", "--kubeconfig", "nowhere"], "there is no kubeconfig nowhere"),
+        (["run", "--config", "bad.yaml"], "webhook.prt: unknown field; did you mean port?"),
+        (["queues"], "there is no kubeconfig"),
+        (["explain", "nothing"], "'nothing' is not NAMESPACE/NAME"),
+        (["dev", "--listen", "9443", "--dir", "state"], "write HOST:PORT"),
+        (["dev", "--rotate", "--dir", "state"], "no muster dev runs with"),
+        (["queues", "--colour"], "No such option"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_status_2(tmp_path: Path, arguments: list[str], want: str) -> None:
+    (tmp_path / "bad.yaml").write_text(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwebhook: {prt: 1}\n"
+    )
+    ended = muster(*arguments, cwd=tmp_path)
+    assert want in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode == 2
+
+
+def test_help_loads_nothing_of_the_commands(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "admission.cli", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert "Usage" in ended.stdout
+    for heavy in ("kubernetes", "flask", "sqlalchemy", "aiohttp", "numpy", "rich"):
+        assert f" {heavy}\n" not in ended.stderr
