@@ -9,5 +9,5 @@ from hypothesis import HealthCheck, settings
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 settings.register_profile("quick", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_SLOW)
-settings.register_profile("soak", max_examples=5_000, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("soak", max_examples=int(os.environ.get("MUSTER_EXAMPLES", "5000")), deadline=None, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("MUSTER_PROPERTIES", "quick"))

@@ -77,6 +77,19 @@ def cohorts(draw, name: str) -> Cohort:
     return Cohort(name, parent, own)
 
 
+@st.composite
+def scarce_groups(draw) -> tuple[ResourceGroup, ...]:
+    """GPUs alone or with cpu, of one or two flavors, so that everybody wants the same."""
+    resources = (GPU, CPU) if rarely(draw, 4) else (GPU,)
+    names = FLAVORS[: draw(st.sampled_from([1, 1, 2]))]
+
+    def quota() -> Quota:
+        limit = st.none() | st.none() | st.none() | st.integers(0, 4)
+        return Quota(draw(st.integers(0, 5)), borrowing_limit=draw(limit), lending_limit=draw(limit))
+
+    return (ResourceGroup(resources, tuple(FlavorQuotas(f, {r: quota() for r in resources}) for f in names)),)
+
+
 preemptions = st.builds(
     Preemption,
     within_cluster_queue=st.sampled_from(
@@ -103,14 +116,14 @@ fungibilities = st.builds(
 
 
 @st.composite
-def cluster_queues(draw, name: str) -> ClusterQueue:
-    cohort = draw(st.sampled_from((None, *COHORTS, *COHORTS)))
+def cluster_queues(draw, name: str, *, scarce: bool = False) -> ClusterQueue:
+    cohort = draw(st.sampled_from(COHORTS[:4] if scarce else (None, *COHORTS, *COHORTS)))
     preemption = draw(preemptions)
     if cohort is None or preemption.reclaim_within_cohort is PreemptionPolicy.NEVER:
         preemption = Preemption(preemption.within_cluster_queue, preemption.reclaim_within_cohort)
     return ClusterQueue(
         name,
-        draw(groups(limits=cohort is not None)),
+        draw(scarce_groups() if scarce else groups(limits=cohort is not None)),
         cohort,
         strategy=draw(st.sampled_from(QueueingStrategy)),
         preemption=preemption,
@@ -143,9 +156,11 @@ def pod_sets(draw, name: str = "main") -> PodSet:
 
 
 @st.composite
-def workloads(draw, uid: str, *, queues: tuple[str, ...] = QUEUES, created_at: float = 0.0) -> Workload:
-    sets = (draw(pod_sets()),)
-    if rarely(draw, 4):
+def workloads(
+    draw, uid: str, *, queues: tuple[str, ...] = QUEUES, created_at: float = 0.0, scarce: bool = False
+) -> Workload:
+    sets = (PodSet("main", draw(st.integers(1, 4)), {GPU: 1}) if scarce else draw(pod_sets()),)
+    if rarely(draw, 12 if scarce else 4):
         sets = (*sets, draw(pod_sets("workers")))
     return Workload(
         uid=uid,

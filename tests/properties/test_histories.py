@@ -1,0 +1,244 @@
+"""Whatever happens, in whatever order: the promises of admission hold after every step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queues.core.cycle import decide
+from queues.core.model import FlavorResource, QueueingStrategy, Workload
+from queues.core.plan import Admit, Evict, Plan
+from queues.core.state import State
+from tests.oracle.flavors import outcome
+from tests.oracle.preemption import Preemptor, fits
+from tests.oracle.quota import Holder, World
+from tests.properties.cluster import Cluster, holder_of, played
+from tests.properties.worlds import COHORTS, CPU, FLAVORS, GPU, QUEUES, cluster_queues, cohorts, flavors, workloads
+
+UNITS = [FlavorResource(flavor, resource) for flavor in FLAVORS for resource in (GPU, CPU)]
+
+STEPS = (
+    *["arrive"] * 6,
+    *["decide"] * 6,
+    *["write"] * 3,
+    *["release"] * 2,
+    *["end"] * 2,
+    "refuse",
+    "priority",
+    "back off",
+    "queue",
+    "cohort",
+    "drop cohort",
+    "flavor",
+    "restart",
+)
+
+
+class History:
+    """Draws what happens next and checks the promises."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+        self.cluster = Cluster()
+        self.arrived = 0
+        #: (preemptor, victim) since the last arrival, end or edit.
+        self.evictions: set[tuple[str, str]] = set()
+        for name in FLAVORS:
+            self.cluster.put_flavor(self.draw(flavors(name)))
+        for name in self.draw(st.lists(st.sampled_from(COHORTS), max_size=3, unique=True)):
+            self.cluster.put_cohort(self.draw(cohorts(name)))
+        for name in QUEUES[: self.draw(st.integers(1, len(QUEUES)))]:
+            self.cluster.put_queue(self.draw(cluster_queues(name)))
+
+    def draw(self, strategy):
+        return self.data.draw(strategy)
+
+    def pick(self, uids) -> str | None:
+        found = sorted(uids)
+        return self.draw(st.sampled_from(found)) if found else None
+
+    def step(self) -> None:  # noqa: PLR0912
+        cluster = self.cluster
+        cluster.now += self.draw(st.integers(0, 2))
+        kind = self.draw(st.sampled_from(STEPS))
+        if kind not in ("decide", "write", "release", "refuse", "restart"):
+            self.evictions.clear()
+        match kind:
+            case "arrive":
+                created = cluster.now - self.draw(st.integers(0, 1))
+                queues = tuple(cluster.queues)
+                cluster.put(self.draw(workloads(f"w{self.arrived:03}", queues=queues, created_at=created)))
+                self.arrived += 1
+            case "decide":
+                self.decide()
+            case "write" if (uid := self.pick(cluster.unwritten)) is not None:
+                cluster.write(uid)
+            case "refuse" if (uid := self.pick(cluster.unwritten)) is not None:
+                self.evictions.clear()
+                cluster.refuse(uid)
+            case "release" if (uid := self.pick(u for u, w in cluster.workloads.items() if w.evicted)) is not None:
+                cluster.release(uid)
+            case "end" if (uid := self.pick(cluster.workloads)) is not None:
+                cluster.end(uid)
+            case "priority" if (uid := self.pick(cluster.workloads)) is not None:
+                self.edit(uid, priority=self.draw(st.integers(0, 3)))
+            case "back off" if (uid := self.pick(w.uid for w in cluster.waiting())) is not None:
+                self.edit(uid, eligible_at=cluster.now + self.draw(st.integers(0, 3)))
+            case "queue":
+                cluster.put_queue(self.draw(st.sampled_from(sorted(cluster.queues)).flatmap(cluster_queues)))
+            case "cohort":
+                cluster.put_cohort(self.draw(st.sampled_from(COHORTS).flatmap(cohorts)))
+            case "drop cohort" if (name := self.pick(cluster.cohorts)) is not None:
+                cluster.drop_cohort(name)
+            case "flavor":
+                cluster.put_flavor(self.draw(st.sampled_from(FLAVORS).flatmap(flavors)))
+            case "restart":
+                self.restart()
+            case _:
+                pass
+        self.check_books()
+
+    def edit(self, uid: str, **changes) -> None:
+        """A decision that is not written yet loses against an edit: its write conflicts."""
+        self.cluster.unwritten.pop(uid, None)
+        self.cluster.put(replace(self.cluster.workloads[uid], **changes))
+
+    # ---- deciding, with the promises
+
+    def decide(self) -> None:
+        before = self.cluster.world()
+        claims = claims_of(self.cluster.state)
+        plan = self.cluster.decide()
+        self.check_plan(before, claims, plan)
+        self.check_nobody_is_forgotten()
+        again = self.cluster.decide()
+        assert not [d for d in again if isinstance(d, Admit | Evict)], "the first decide was not done"
+
+    def check_plan(self, world: World, claims: dict[str, Holder], plan: Plan) -> None:
+        cluster = self.cluster
+        ahead = claims_of(cluster.state)
+        victims: dict[str, list[str]] = {}
+        for decision in plan:
+            match decision:
+                case Admit(uid, admission):
+                    workload = cluster.workloads[uid]
+                    assert cluster.workloads[uid].admission is None, "it holds quota already"
+                    assert admission.cluster_queue == workload.queue.name
+                    check_whole(workload, admission)
+                    holder = holder_of(workload, admission)
+                    for fr, amount in holder.usage:
+                        assert amount <= max(0, world.available(("queue", holder.queue), fr)), "more than there is"
+                    world = replace(world, holders=(*world.holders, holder))
+                    claims.pop(uid, None)
+                case Evict(uid, preemptor):
+                    assert any(h.uid == uid and not h.evicted for h in world.holders), "nothing to take back"
+                    victims.setdefault(preemptor, []).append(uid)
+                    assert (uid, preemptor) not in self.evictions, "they evict each other"
+                    self.evictions.add((preemptor, uid))
+        self.check_victims(world, ahead, victims)
+
+    def check_victims(self, world: World, claims: dict[str, Holder], victims: dict[str, list[str]]) -> None:
+        """With them gone the preemptor fits; if only one of them stayed, it would not."""
+        for preemptor, uids in victims.items():
+            claim = claims[preemptor]
+            others = [other for uid, other in claims.items() if uid != preemptor]
+            held = {h.uid: h for h in world.holders}
+            gone = {uid for uid, h in held.items() if self.cluster.is_evicted(uid)}
+            left = replace(world, holders=(*others, *[h for h in world.holders if h.uid not in gone]))
+            requests = dict(claim.usage)
+            assert fits(left, claim.queue, requests, allow_borrowing=True), "evicted for nothing"
+            needed = [
+                all(
+                    not fits(replace(left, holders=(*left.holders, held[uid])), claim.queue, requests, borrowing)
+                    for uid in uids
+                )
+                for borrowing in (True, False)
+                if fits(left, claim.queue, requests, borrowing)
+            ]
+            assert any(needed), f"one of {uids} could have stayed"
+
+    def check_nobody_is_forgotten(self) -> None:
+        """Without evictions under way, nobody waits whose turn it is and who fits."""
+        cluster = self.cluster
+        if any(cluster.is_evicted(uid) for uid in cluster.workloads):
+            return
+        world = cluster.world()
+        seen: set[str] = set()
+        for workload in cluster.waiting():
+            queue = cluster.queues[workload.queue.name]
+            if workload.eligible_at > cluster.now:
+                continue
+            if queue.strategy is QueueingStrategy.STRICT_FIFO and queue.name in seen:
+                continue
+            seen.add(queue.name)
+            preemptor = Preemptor(queue.name, workload.priority, workload.queued_at)
+            want = outcome(world, preemptor, list(workload.pod_sets))
+            assert want.admitted is None, f"{workload.uid} fits and waits"
+
+    def check_books(self) -> None:
+        """What the state has added up is what the objects and decisions say, at every node of the tree."""
+        cluster, state = self.cluster, self.cluster.state
+        world = cluster.world()
+        state.settle()
+        for name in cluster.queues:
+            got = {fr: usage.reserved for fr, usage in state.usage(name).items() if usage.reserved}
+            want = {fr: world.usage(("queue", name), fr) for fr in UNITS}
+            assert got == {fr: amount for fr, amount in want.items() if amount}, name
+        for name in world.all_cohorts():
+            reading = state.cohort(name)
+            for fr in UNITS:
+                got = reading[fr].usage if fr in reading else 0
+                assert got == world.usage(("cohort", name), fr), (name, fr)
+
+    def restart(self) -> None:
+        """A new state from the objects alone: unwritten decisions are lost, nothing else is."""
+        cluster = self.cluster
+        cluster.unwritten.clear()
+        listed = cluster.objects()
+        cluster.state = State()
+        cluster.history.clear()
+        cluster.plans.clear()
+        for event in self.draw(st.permutations(listed)):
+            cluster.tell(event)
+        other = State()
+        for event in listed:
+            other.apply(event)
+        assert decide(other, cluster.now, cluster.policy) == cluster.decide(), "the order of the list decides"
+        cluster.unwritten.clear()
+        cluster.state = State()
+        cluster.history.clear()
+        cluster.plans.clear()
+        for event in listed:
+            cluster.tell(event)
+        self.decide()
+
+
+def claims_of(state: State) -> dict[str, Holder]:
+    """What preemptors wait for, as if they held it."""
+    found = {}
+    for uid, record in state.workloads.items():
+        if record.claim is not None and record.queue is not None:
+            usage = tuple(sorted(record.claim.usage.items()))
+            found[uid] = Holder(f"claim of {uid}", record.queue.name, usage)
+    return found
+
+
+def check_whole(workload: Workload, admission) -> None:
+    assert [p.name for p in admission.pod_sets] == [p.name for p in workload.pod_sets]
+    for pod_set, given_ in zip(workload.pod_sets, admission.pod_sets, strict=True):
+        assert given_.count == pod_set.count
+        wanted = {r: each * pod_set.count for r, each in pod_set.requests.items() if each}
+        assert {r: amount for r, amount in given_.usage.items() if amount} == wanted
+        assert set(wanted) <= set(given_.flavors)
+
+
+@given(st.data())
+def test_promises_hold_after_every_step(data):
+    history = History(data)
+    for _ in range(data.draw(st.integers(1, 30))):
+        history.step()
+    history.decide()
+    cluster = history.cluster
+    assert cluster.plans == played(cluster.history, cluster.policy), "the same events gave another plan"
