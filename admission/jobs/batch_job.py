@@ -145,7 +145,7 @@ class JobGang:
 
     @property
     def is_stopping(self) -> bool:
-        return self.job.metadata.annotations.get(names.STOPPING) == "true"
+        return self._annotations.get(names.STOPPING) == "true"
 
     @property
     def is_active(self) -> bool:
@@ -203,8 +203,12 @@ class JobGang:
             topology_request=topology_request(annotations, POD_INDEX),
         )
 
+    @property
+    def _annotations(self) -> dict[str, str]:
+        return self.job.metadata.annotations
+
     def _min_count(self, count: int) -> int | None:
-        text = self.job.metadata.annotations.get(names.JOB_MIN_PARALLELISM, "")
+        text = self._annotations.get(names.JOB_MIN_PARALLELISM, "")
         if not (self.partial and text.isascii() and text.isdecimal() and len(text) < 10):
             return None
         least = int(text)
@@ -225,8 +229,8 @@ class JobGang:
             counts = {theirs.count}
             if workload.status.admission is not None:
                 counts |= {entry.count for entry in workload.status.admission.pod_set_assignments if entry.count}
-            if self.is_stopping:  # the parallelism of an admission that is gone already
-                counts.add(mine.count)
+            if self.is_stopping and not holds_quota(workload) and names.JOB_MIN_PARALLELISM in self._annotations:
+                counts.add(mine.count)  # the parallelism of an admission that is gone already
             same_pods = (own.spec.containers, own.spec.init_containers) == (
                 other.spec.containers,
                 other.spec.init_containers,
@@ -322,8 +326,11 @@ class JobGang:
         condition Suspended will do). The Job controller of 1.36 clears startTime when it has suspended the Job; older
         ones, or none, leave it, and clearing it is allowed to anyone while the Job is suspended. So the order is:
         suspend, wait for the pods, startTime, template with the mark.
+
+        A Job that was not started has nothing to restore: what differs there is the user's edit.
         """
-        if self.runs or self.is_active or self.verdict is not None:
+        was_started = self.is_stopping or holds_quota(workload)
+        if not was_started or self.runs or self.is_active or self.verdict is not None:
             return ()
         pod_set = workload.spec.pod_sets[0]
         change = self._change(Directives.of(pod_set.template), pod_set.count)
@@ -344,9 +351,9 @@ class JobGang:
         template = merge_patch(Directives.of(self.job.spec.template).as_template(), wanted.as_template())
         if template:
             spec["template"] = template
-        if count != self.count and names.JOB_MIN_PARALLELISM in self.job.metadata.annotations:
+        if count != self.count and names.JOB_MIN_PARALLELISM in self._annotations:
             spec["parallelism"] = count
-            if self.job.metadata.annotations.get(names.JOB_COMPLETIONS_EQUAL_PARALLELISM) == "true":
+            if self._annotations.get(names.JOB_COMPLETIONS_EQUAL_PARALLELISM) == "true":
                 spec["completions"] = count
         body: dict[str, Any] = {"spec": spec} if spec else {}
         if self.is_stopping:

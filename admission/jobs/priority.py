@@ -77,17 +77,6 @@ def follow_label(workload: Workload, label: str, context: Context) -> tuple[Effe
     return (_written(workload, wanted),)
 
 
-def follow_class(workload: Workload, context: Context) -> tuple[Effect, ...]:
-    """Carries a changed value of the Workload's WorkloadPriorityClass over to it."""
-    ref = workload.spec.priority_class_ref
-    if ref is None or ref.kind != names.WORKLOAD_PRIORITY_CLASS_KIND:
-        return ()
-    found = context.workload_priority_class(ref.name)
-    if found is None or found.value == workload.spec.priority:
-        return ()
-    return (_written(workload, Priority(found.value, ref)),)
-
-
 def _written(workload: Workload, priority: Priority) -> Patch:
     ref = priority.ref
     body = {

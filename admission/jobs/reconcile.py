@@ -70,7 +70,7 @@ def reconcile(gang: Gang, workloads: tuple[Workload, ...], context: Context) -> 
     # 7. The Workload is being deleted: stop, and let it go once nothing runs. Step 10 makes a new one.
     if workload is not None and workload.metadata.is_deleting:
         stopping = gang.stop(workload, "WorkloadDeleted", "The workload is deleted")
-        going = () if stopping or gang.is_active else (*gang.restore(workload), *_let_go(workload))
+        going = () if stopping or gang.is_active else gang.restore(workload) or _let_go(workload)
         return Outcome((*effects, *stopping, *going), tidied.requeue_after)
 
     # 8. (Jobs that put themselves on hold: none of the kinds here can.)
