@@ -28,7 +28,7 @@ from admission.commands.address import chosen
 from admission.commands.faults import Fault, told
 from admission.commands.health import address as host_and_port
 from admission.commands.run import child_options
-from admission.commands.surroundings import state_folder
+from admission.commands.surroundings import IDENTITY, state_folder
 from admission.commands.tree import Tree, until_told
 from admission.settings import Settings, dump, load, warnings
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-IDENTITY: Final = "MUSTER_IDENTITY"
 _PID_FILE: Final = "muster.pid"
 _UPKEEP_SECONDS: Final = 30.0
 _SEEN_SECONDS: Final = 1.0
@@ -135,7 +134,7 @@ class Session:
         click.echo(f"webhook {self._place.url}")
         inspection = self._settings.muster.inspection
         if inspection.enabled:
-            click.echo(f"inspection http://{inspection.bind_address}:{inspection.bind_port}")
+            click.echo(f"inspection https://{inspection.bind_address}:{inspection.bind_port}")
         if self._ready_file is not None:
             self._ready_file.touch()
 

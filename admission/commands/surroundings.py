@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from admission.settings import Settings
+
+#: The environment variable with the name under which the controller holds the Lease, where it is to be a certain one.
+IDENTITY: Final = "MUSTER_IDENTITY"
 
 
 def state_folder(settings: Settings) -> Path:
