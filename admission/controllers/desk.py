@@ -315,7 +315,9 @@ class Desk:
             after = status.local_queue_status(obj, above, state, now)
         if after == obj.status:
             return
-        patch = status_patch(token.kind, obj, obj.status, after, guarded=after.conditions is not obj.status.conditions)
+        # A status that was never written lacks the zeros that reading it gives.
+        before = obj.status if obj.status.conditions else {}
+        patch = status_patch(token.kind, obj, before, after, guarded=after.conditions is not obj.status.conditions)
         if patch is not None:
             self._start(token, (patch,))
 
