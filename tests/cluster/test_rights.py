@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -32,16 +31,10 @@ def installed(control_plane: ControlPlane, api: Api) -> None:
     """Everything but what calls the webhook: there is no Service network here."""
     everything = list(yaml.safe_load_all(control_plane.kubectl("kustomize", str(webhook_config())).stdout))
     callers = ("WebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "APIService")
-    for each in everything:
-        if not each["kind"].endswith(callers):
-            _apply(control_plane, each)
-    eventually(lambda: api.list("Workload") == [] and api.list("Topology") == [])
-
-
-def _apply(control_plane: ControlPlane, manifest: dict[str, Any]) -> None:
-    path = control_plane.folder / "manifest.yaml"
-    path.write_text(yaml.safe_dump(manifest))
+    path = control_plane.folder / "manifests.yaml"
+    path.write_text(yaml.safe_dump_all(each for each in everything if not each["kind"].endswith(callers)))
     control_plane.kubectl("apply", "--server-side", "-f", str(path))
+    eventually(lambda: api.list("Workload") == [] and api.list("Topology") == [])
 
 
 @contextmanager
