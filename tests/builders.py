@@ -227,7 +227,7 @@ class GroupsBuilder:
 @dataclass(frozen=True)
 class ClusterQueueBuilder(GroupsBuilder):
     _fields: Mapping[str, Any] = field(default_factory=dict)
-    _preemption: Preemption = Preemption()
+    _preemption: Preemption = field(default_factory=Preemption)
 
     def _with(self, **fields: Any) -> ClusterQueueBuilder:
         return replace(self, _fields={**self._fields, **fields})

@@ -6,16 +6,29 @@ call decides a whole burst. It reads no clock, writes nothing outside of the sta
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from queues.core.demand import flavors_of
 from queues.core.explain import waits_for
-from queues.core.model import Admission, CheckName, ClusterQueue, PodSetAssignment, Timestamp, Uid
+from queues.core.fungibility import Mode
+from queues.core.model import (
+    Admission,
+    CheckName,
+    ClusterQueue,
+    PodSetAssignment,
+    PreemptionPolicy,
+    Timestamp,
+    Uid,
+)
 from queues.core.nomination import Entry, nominate, still_fits, still_works
 from queues.core.plan import Admit, Decision, Evict, Hold, Plan
 from queues.core.policy import Policy
 from queues.core.preemption.classical import Target
+from queues.core.quantities import left, total
 from queues.core.reasons import Code, Preempted, Reason
-from queues.core.records import Claim, QueueRecord, WorkloadRecord
+from queues.core.records import Claim, QueueRecord, Standing, WorkloadRecord
 from queues.core.state import State
+from queues.core.tree import Account
 
 _HUMAN = {
     Preempted.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
@@ -25,6 +38,10 @@ _HUMAN = {
 }
 
 _NOT_READY = Reason(Code.WAITING_FOR_PODS_READY, "waiting for all admitted workloads to be in PodsReady condition")
+
+_KEPT_BACK = Reason(
+    Code.WAITING_FOR_QUOTA, "The free quota is kept for a workload that is first in its StrictFIFO ClusterQueue"
+)
 
 
 def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
@@ -42,10 +59,12 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
         # 4. Judge each on its own.
         entries = [cycle.nominate(record) for record in heads]
         # 5. Who borrows least goes first, then the highest priority and the longest wait.
-        entries.sort(key=cycle.turn)
+        line: list[Entry | Standing] = [*entries, *state.waiting.standing_with(heads)]
+        line.sort(key=cycle.turn)
         # 6. Carry them out one after the other, as far as they still hold.
-        for entry in entries:
+        for entry in line:
             cycle.process(entry)
+        cycle.give_back_kept()
     # 7. Tell those who wait why.
     return (*cycle.plan, *(Hold(record.uid, reason) for record, reason in state.waiting.news()))
 
@@ -60,6 +79,8 @@ class _Cycle:
         self.is_blocked = False
         #: Something was admitted or claimed since the entries of this round were judged.
         self._changed = False
+        #: What heads of StrictFIFO queues keep from those behind them for the rest of this round.
+        self._kept: list[tuple[Account, int]] = []
 
     def nominate(self, record: WorkloadRecord) -> Entry:
         self._changed = False
@@ -73,13 +94,17 @@ class _Cycle:
         record.reason = None
         return nominate(self.state, record, self.policy)
 
-    def turn(self, entry: Entry) -> tuple[int, int, Timestamp, Uid]:
+    def turn(self, entry: Entry | Standing) -> tuple[int, int, Timestamp, Uid]:
+        if isinstance(entry, Standing):
+            return entry.turn
         workload = entry.record.workload
         priority = -workload.priority if self.policy.priority_sorting_within_cohort else 0
         return (entry.assignment.level, priority, workload.queued_at, workload.uid)
 
-    def process(self, entry: Entry) -> None:
-        if entry.goes_on_waiting:
+    def process(self, entry: Entry | Standing) -> None:
+        if isinstance(entry, Standing):
+            self._keep(entry)
+        elif entry.goes_on_waiting:
             self._wait_on(entry)
         elif entry.fits_now:
             self._start(entry)
@@ -97,8 +122,9 @@ class _Cycle:
             record.reason = _NOT_READY
             self.state.waiting.tell(record)
             return
-        if self._changed and not self._fits_still(entry):
-            record.progress = entry.assignment.progress
+        if (self._changed or self._kept) and not self._fits_still(entry):
+            if not self._park_behind(entry, self._fits_still):
+                record.progress = entry.assignment.progress
             return
         assert queue.spec is not None  # noqa: S101
         assignments = entry.pod_set_assignments()
@@ -118,11 +144,15 @@ class _Cycle:
         finally:
             books.restore(claim)
 
+    def _works_still(self, entry: Entry) -> bool:
+        return still_works(self.state, entry)
+
     def _preempt(self, entry: Entry) -> None:
         """Ask the targets to go, and keep what they give back for this workload."""
         record, queue, books = entry.record, entry.queue, self.state.books
         self._give_up_claim(record)
-        if self._changed and not still_works(self.state, entry):
+        if (self._changed or self._kept) and not self._works_still(entry):
+            self._park_behind(entry, self._works_still)
             return
         for target in entry.targets:
             if not target.record.evicted:
@@ -132,6 +162,7 @@ class _Cycle:
         victims = {target.record.uid: target.record for target in entry.targets}
         claim = Claim(record, entry.pod_set_assignments(), entry.assignment.usage, victims)
         books.claim(claim)
+        self.state.waiting.stand(queue, None)
         record.progress = {}
         self._changed = True
         self.state.waiting.reorder(record)
@@ -160,6 +191,64 @@ class _Cycle:
             return
         record.progress = {}
         self._park(entry, entry.reason())
+        self._stand(entry)
+
+    # ------------------------------------------------------------------ keeping quota for a head
+
+    def _stand(self, entry: Entry) -> None:
+        """The head of a StrictFIFO queue that cannot evict anybody keeps what comes free for itself.
+
+        Else those behind it, in other queues, could borrow it away for ever. Where it may reclaim from everybody this
+        is not needed.
+        """
+        spec = entry.queue.spec
+        assert spec is not None  # noqa: S101
+        waits_for_quota = entry.assignment.mode is not Mode.NO_FIT
+        if (
+            entry.queue.order.is_strict
+            and waits_for_quota
+            and spec.preemption.reclaim_within_cohort is not PreemptionPolicy.ANY
+        ):
+            standing = Standing(entry.record, self.turn(entry), entry.assignment.usage)
+            self.state.waiting.stand(entry.queue, standing)
+            self._keep(standing)
+        else:
+            self.state.waiting.stand(entry.queue, None)
+
+    def _keep(self, standing: Standing) -> None:
+        """Until the end of the round: its nominal quota, or what it may borrow as well if it has to borrow."""
+        queue = standing.record.queue
+        assert queue is not None  # noqa: S101
+        borrows = standing.turn[0] > 0
+        for unit, amount in standing.usage.items():
+            ahead = queue.node.account(unit).ahead
+            if not borrows:
+                amount = min(amount, left(ahead.nominal, ahead.usage))  # noqa: PLW2901
+            elif ahead.borrowing_limit is not None:
+                amount = min(amount, left(total(ahead.nominal, ahead.borrowing_limit), ahead.usage))  # noqa: PLW2901
+            if amount > 0:
+                ahead.charge(amount)
+                self._kept.append((ahead, amount))
+
+    def give_back_kept(self) -> None:
+        for account, amount in reversed(self._kept):
+            account.release(amount)
+        self._kept.clear()
+
+    def _park_behind(self, entry: Entry, holds: Callable[[Entry], bool]) -> bool:
+        """Whether only what heads keep for themselves is in the way; then the workload waits until that changes."""
+        kept, self._kept = self._kept, []
+        for account, amount in reversed(kept):
+            account.release(amount)
+        is_kept_back = bool(kept) and holds(entry)
+        for account, amount in kept:
+            account.charge(amount)
+        self._kept = kept
+        if is_kept_back:
+            self._park(entry, _KEPT_BACK)
+        return is_kept_back
+
+    # ------------------------------------------------------------------ parking
 
     def _park(self, entry: Entry, reason: Reason) -> None:
         record, waiting, assignment = entry.record, self.state.waiting, entry.assignment

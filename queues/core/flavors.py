@@ -91,7 +91,6 @@ class Assignment:
 
 def assign(
     queue: QueueRecord,
-    groups: list[OptionGroup],
     pod_sets: tuple[tuple[PodSet, int], ...],
     progress: Progress,
     terms: Terms,
@@ -100,6 +99,7 @@ def assign(
 
     Cost: the flavors of the queue times the pod sets, and a probe for each that is short.
     """
+    groups = options_of(queue)
     plans = [PodSetPlan(pod_set, count) for pod_set, count in pod_sets]
     assignment = Assignment(plans)
     for index, members in enumerate(_together(plans)):
@@ -117,6 +117,27 @@ def assign(
         if assignment.mode is Mode.NO_FIT:
             break
     return assignment
+
+
+def options_of(queue: QueueRecord) -> list[OptionGroup]:
+    """The queue's resource groups with its accounts, remembered until the tree is settled anew."""
+    if queue.groups is None:
+        node = queue.node
+        queue.groups = [
+            OptionGroup(
+                group.resources,
+                [
+                    Option(
+                        flavor.flavor,
+                        {name: node.account(FlavorResource(flavor.flavor, name)) for name in flavor.quotas},
+                        {name: FlavorResource(flavor.flavor, name) for name in flavor.quotas},
+                    )
+                    for flavor in group.flavors
+                ],
+            )
+            for group in (() if queue.spec is None else queue.spec.groups)
+        ]
+    return queue.groups
 
 
 def _together(plans: list[PodSetPlan]) -> list[list[PodSetPlan]]:

@@ -162,7 +162,7 @@ class _Judge:
             has_claims=bool(self.books.claimants),
         )
         pod_sets = tuple(zip(self.record.workload.pod_sets, counts, strict=True))
-        assignment = assign(self.queue, self.state.options_of(self.queue), pod_sets, self.record.progress, terms)
+        assignment = assign(self.queue, pod_sets, self.record.progress, terms)
         entry = Entry(self.record, self.queue, assignment)
         if assignment.mode is Mode.NO_FIT:
             return entry

@@ -31,7 +31,7 @@ def order_key(record: WorkloadRecord, *, sticky: bool) -> OrderKey:
 class Group:
     """Workloads that fit or fail alike. `watch` are the units whose release may help once parked (None: anything)."""
 
-    __slots__ = ("heap", "is_parked", "reason", "shape", "size", "watch", "watches_nodes")
+    __slots__ = ("heap", "is_parked", "reason", "shape", "size", "untold", "watch", "watches_nodes")
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -39,6 +39,8 @@ class Group:
         self.size = 0
         self.is_parked = False
         self.reason: Reason | None = None
+        #: Somebody in it has yet to be told the reason, whatever it was before.
+        self.untold = False
         self.watch: frozenset[FlavorResource] | None = None
         self.watches_nodes = False
 

@@ -172,10 +172,12 @@ class Readings:
         return self.waiting.next_due()
 
     def dirty_queues(self) -> Changed:
-        """The queues whose status may have changed since the last call; empties the list."""
+        """The existing queues whose status may have changed since the last call; empties the list."""
         self.settle()
         books = self.books
-        changed = Changed(tuple(sorted(books.changed_queues)), tuple(sorted(books.changed_local_queues)))
+        queues = [name for name in books.changed_queues if books.queue(name).spec is not None]
+        homes = [key for key in books.changed_local_queues if (home := books.local_queues.get(key)) and home.spec]
+        changed = Changed(tuple(sorted(queues)), tuple(sorted(homes)))
         books.changed_queues.clear()
         books.changed_local_queues.clear()
         return changed

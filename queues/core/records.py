@@ -114,6 +114,18 @@ class Claim:
         self.placed: tuple[tuple[FlavorName, Placed], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The head of a StrictFIFO queue that waits without victims.
+
+    In each cycle it stands in line with its `turn` and keeps those behind it from taking what it waits for.
+    """
+
+    record: WorkloadRecord
+    turn: tuple[int, int, float, Uid]
+    usage: Mapping[FlavorResource, int]
+
+
 @dataclass(slots=True)
 class Option:
     """One flavor of a resource group, with the queue's account for each resource."""
@@ -143,7 +155,7 @@ class QueueRecord:
 
     __slots__ = (
         "activity", "admitted", "admitted_count", "claimants", "groups", "holding", "homes", "is_topology_only", "name",
-        "node", "order", "pending", "reserved", "spec",
+        "node", "order", "pending", "reserved", "spec", "standing",
     )  # fmt: skip
 
     def __init__(self, name: ClusterQueueName, node: Node, order: PendingQueue) -> None:
@@ -162,6 +174,7 @@ class QueueRecord:
         self.pending: dict[Uid, WorkloadRecord] = {}
         #: Those of `pending` that wait for victims.
         self.claimants: dict[Uid, WorkloadRecord] = {}
+        self.standing: Standing | None = None
         self.reserved: dict[FlavorResource, int] = {}
         self.admitted: dict[FlavorResource, int] = {}
         self.admitted_count = 0

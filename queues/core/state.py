@@ -18,8 +18,8 @@ from queues.core.model import (
     ClusterQueue,
     ClusterQueueName,
     Cohort,
+    CohortName,
     FlavorName,
-    FlavorResource,
     LocalQueue,
     Namespace,
     ObjectKey,
@@ -32,7 +32,7 @@ from queues.core.model import (
 )
 from queues.core.policy import Policy
 from queues.core.readings import Readings
-from queues.core.records import Activity, Option, OptionGroup, QueueRecord, Stage, WorkloadRecord
+from queues.core.records import Activity, QueueRecord, Stage, WorkloadRecord
 from queues.core.waiting import Waiting
 
 
@@ -44,6 +44,7 @@ class State(Readings):
         self.world = World(flavors=self.books.flavors)
         self.waiting = Waiting(self.books, self.world)
         self.workloads: dict[Uid, WorkloadRecord] = {}
+        self.cohorts: dict[CohortName, Cohort] = {}
         self.policy: Policy | None = None
         self._ready: dict[Uid, bool] = {}
         self._flavor_users: dict[FlavorName, dict[QueueRecord, None]] = {}
@@ -66,6 +67,7 @@ class State(Readings):
             case events.CohortChanged(cohort):
                 self._cohort_changed(cohort)
             case events.CohortGone(cohort_name):
+                self.cohorts.pop(cohort_name, None)
                 self.books.forest.drop_cohort(cohort_name)
             case events.LocalQueueChanged(local_queue):
                 self._local_queue_changed(local_queue)
@@ -238,6 +240,9 @@ class State(Readings):
             self._check_users.setdefault(rule.name, {})[queue] = None
 
     def _cohort_changed(self, cohort: Cohort) -> None:
+        if self.cohorts.get(cohort.name) == cohort:
+            return
+        self.cohorts[cohort.name] = cohort
         self.books.forest.put_cohort(cohort.name, cohort.parent, cohort.groups)
 
     def _local_queue_changed(self, spec: LocalQueue) -> None:
@@ -355,6 +360,8 @@ class State(Readings):
                 self.waiting.tell(record)
         if activity.active:
             self.waiting.wake_queue(queue)
+        else:
+            self.waiting.stand(queue, None)
 
     def settle(self) -> None:
         """Bring quota up to date with changed queues and cohorts. Costs nothing when none changed."""
@@ -366,26 +373,6 @@ class State(Readings):
                 queue.groups = None
                 self._review(queue)
                 self.waiting.wake_queue(queue)
-
-    def options_of(self, queue: QueueRecord) -> list[OptionGroup]:
-        """The queue's resource groups with its accounts."""
-        if queue.groups is None:
-            node = queue.node
-            queue.groups = [
-                OptionGroup(
-                    group.resources,
-                    [
-                        Option(
-                            flavor.flavor,
-                            {name: node.account(FlavorResource(flavor.flavor, name)) for name in flavor.quotas},
-                            {name: FlavorResource(flavor.flavor, name) for name in flavor.quotas},
-                        )
-                        for flavor in group.flavors
-                    ],
-                )
-                for group in (() if queue.spec is None else queue.spec.groups)
-            ]
-        return queue.groups
 
     def get_ready(self, now: float, policy: Policy) -> None:
         """Before deciding: settle what changed and wake what time or events could help."""

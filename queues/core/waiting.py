@@ -14,7 +14,7 @@ from queues.core.demand import shape_of
 from queues.core.model import FlavorResource, Timestamp, Uid
 from queues.core.order import IN_ORDER, Group
 from queues.core.reasons import Code, Reason
-from queues.core.records import QueueRecord, Stage, WorkloadRecord
+from queues.core.records import QueueRecord, Stage, Standing, WorkloadRecord
 from queues.core.tree import Node
 
 #: Stages in which a workload is counted as pending.
@@ -33,6 +33,7 @@ class Waiting:
         self.untold: dict[Uid, tuple[WorkloadRecord, bool]] = {}
         self._parked: dict[Node, dict[Group, QueueRecord]] = {}
         self._parked_on_nodes: dict[Group, QueueRecord] = {}
+        self._standing: dict[Node, dict[QueueRecord, None]] = {}
 
     # ------------------------------------------------------------------ coming and going
 
@@ -83,6 +84,8 @@ class Waiting:
     def withdraw(self, record: WorkloadRecord) -> None:
         """Take a workload out of wherever it waits."""
         queue = record.queue
+        if queue is not None and queue.standing is not None and queue.standing.record is record:
+            self.stand(queue, None)
         if record.stage in PENDING:
             self.books.touch(record)
             if record.home is not None:
@@ -125,7 +128,8 @@ class Waiting:
         self._parked.setdefault(queue.node.root, {})[group] = queue
         if watches_nodes:
             self._parked_on_nodes[group] = queue
-        if group.shape is not IN_ORDER and (before is None or before.code is not reason.code):
+        if group.shape is not IN_ORDER and (group.untold or before is None or before.code is not reason.code):
+            group.untold = False
             for record in group.members():
                 self.tell(record)
 
@@ -201,6 +205,34 @@ class Waiting:
                 found.append(head)
         return found
 
+    # ------------------------------------------------------------------ heads that keep others back
+
+    def stand(self, queue: QueueRecord, standing: Standing | None) -> None:
+        """Who keeps others back for this queue. When that changes, those whom it kept back are looked at again."""
+        old = queue.standing
+        if old == standing:
+            return
+        if old is not None:
+            self.books.stir(queue, old.usage)
+        queue.standing = standing
+        if standing is not None:
+            self._standing.setdefault(queue.node.root, {})[queue] = None
+
+    def standing_with(self, heads: list[WorkloadRecord]) -> list[Standing]:
+        """Who stands in the trees of these heads without being one of them."""
+        if not self._standing:
+            return []
+        found = []
+        for root in dict.fromkeys(head.queue.node.root for head in heads if head.queue is not None):
+            queues = self._standing.get(root, {})
+            for queue in list(queues):
+                standing, group = queue.standing, queue.order.groups.get(IN_ORDER)
+                if standing is None or group is None or queue.node.root is not root:
+                    del queues[queue]
+                elif group.is_parked and group.head() is standing.record:
+                    found.append(standing)
+        return found
+
     # ------------------------------------------------------------------ telling
 
     def tell(self, record: WorkloadRecord, *, exactly: bool = False) -> None:
@@ -226,7 +258,11 @@ class Waiting:
         found = []
         for record, exactly in self.untold.values():
             reason = self.reason_of(record)
-            if reason is None or record.workload.held is not None or reason.code is Code.PENDING_EVALUATION:
+            if reason is None or record.workload.held is not None:
+                continue
+            if reason.code is Code.PENDING_EVALUATION:
+                if record.group is not None:
+                    record.group.untold = True
                 continue
             told = record.told
             if told is None or told.code is not reason.code or (exactly and told != reason):
