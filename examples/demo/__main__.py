@@ -162,6 +162,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave everything running and print the addresses")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # so that nothing is left running
     console, todo = Console(stderr=False, width=None if sys.stdout.isatty() else 110), gangs()
     folder = Path(tempfile.mkdtemp(prefix="muster-demo-"))
     started = time.monotonic()
