@@ -117,6 +117,8 @@ class State(Readings):
         """What the shell says is the truth: decisions that it does not know of are forgotten."""
         old, was_holding = record.workload, record.stage is Stage.HOLDING
         record.workload = workload
+        if not was_holding and record.home is not None and record.home.key != workload.queue:
+            self.waiting.withdraw(record)  # while it still has the LocalQueue that counts it
         self.books.move_home(record, self.books.local_queue(workload.queue))
         if workload.admission is not None:
             self._hold(record, workload.admission, evicted=workload.evicted)
