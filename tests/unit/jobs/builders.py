@@ -1,5 +1,7 @@
 """Plain API objects for the tests of the job adapters, and a world that carries effects out on them."""
 
+# ruff: noqa: ARG002  # the world has one namespace only
+
 from __future__ import annotations
 
 import copy
@@ -152,7 +154,7 @@ def _prune(raw: dict[str, Any]) -> None:
         raw[part] = {key: value for key, value in raw.get(part, {}).items() if value not in ({}, [])}
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     pass
 
 
@@ -172,7 +174,7 @@ class World:
     ns_labels: dict[str, str] = field(default_factory=lambda: {"kubernetes.io/metadata.name": NS})
     done: list[Effect] = field(default_factory=list)
     version: int = 10
-    last: Outcome = Outcome()
+    last: Outcome = field(default_factory=Outcome)
 
     # ------------------------------------------------------------------ the context
 
@@ -330,7 +332,7 @@ class World:
                         busy = True
                     try:
                         self.carry_out(effect)
-                    except Refused:
+                    except RefusedError:
                         break
             if not busy:
                 return self
@@ -360,9 +362,9 @@ class World:
         key = (effect.ref.kind, effect.ref.name)
         raw = self.objects.get(key)
         if raw is None:
-            raise Refused
+            raise RefusedError
         if effect.resource_version not in {None, raw["metadata"]["resourceVersion"]}:
-            raise Refused
+            raise RefusedError
         body = effect.body
         if effect.kind is PatchKind.JSON:
             assert isinstance(body, list)
