@@ -1,0 +1,1 @@
+"""Replay and what-if with the very core that decides in the cluster."""
