@@ -8,10 +8,10 @@ from enum import Enum
 from pathlib import Path
 
 TRACE = Path(__file__).parent.parent / "philly-hour" / "gangs.csv"
-#: Seconds of the trace in one second of the demo.
-COMPRESSION = 60
-#: Longest run time in the demo, in seconds; few jobs of the trace run for hours.
-LONGEST_RUN = 30.0
+#: Seconds of the trace in one second of the demo: of arrivals, and of run times (so that the cluster is busy).
+ARRIVALS, RUNS = 60, 30
+#: Longest run time in the demo, in seconds; a few jobs of the trace run for hours.
+LONGEST_RUN = 45.0
 
 
 class Form(Enum):
@@ -47,8 +47,8 @@ def gangs() -> list[Gang]:
                 Gang(
                     name=row["gang"],
                     team=f"team-{row['queue']}",
-                    arrival=int(row["arrival_s"]) / COMPRESSION,
-                    run_for=min(int(row["duration_s"]) / COMPRESSION, LONGEST_RUN),
+                    arrival=int(row["arrival_s"]) / ARRIVALS,
+                    run_for=min(int(row["duration_s"]) / RUNS, LONGEST_RUN),
                     pods=int(row["pods"]),
                     gpus_per_pod=int(row["gpus_per_pod"]),
                     form=forms[seen[several] % 2],
