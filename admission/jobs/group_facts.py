@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from admission.api import names
-from admission.api.core import POD_SUCCEEDED, Pod, is_terminal, pod_condition
+from admission.api.core import POD_SUCCEEDED, Pod, is_gated, is_terminal
 from admission.api.decoding import plain
 from admission.api.kueue import Workload
 from admission.jobs import pod_states
@@ -165,8 +165,8 @@ class GroupFacts:
         """The one pod that keeps an evicted group's Workload alive until its replacements come.
 
         The Workload is owned by the pods. When all pods of an evicted group have ended and are being deleted, one of
-        those that Muster deleted keeps its finalizer, so that the group keeps its name, its place and its history.
-        Every other pod goes. Deleting the Workload gives the group up and lets the last one go as well.
+        those that ran keeps its finalizer, so that the group keeps its name, its place and its history. Every other
+        pod goes. Deleting the Workload gives the group up and lets the last one go as well.
         """
         workload = self.workload
         if workload is None or self.is_serving or self.is_unretriable or self.has_ended:
@@ -178,7 +178,7 @@ class GroupFacts:
         held = [
             pod
             for pod in self.insiders
-            if names.POD_FINALIZER in pod.metadata.finalizers and pod_condition(pod, names.TERMINATION_TARGET)
+            if names.POD_FINALIZER in pod.metadata.finalizers and not is_gated(pod, names.ADMISSION_GATE)
         ]
         # One that has succeeded is kept first: its success counts.
         return min(held, key=lambda pod: (pod.status.phase != POD_SUCCEEDED, pod_states.by_age(pod)), default=None)

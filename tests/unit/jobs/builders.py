@@ -292,8 +292,8 @@ class World:
         self.change("Pod", name, {"spec": {"nodeName": "n"}, "status": ready})
 
     def end_pod(self, name: str, phase: str = "Failed") -> None:
-        """Its containers end, and the kubelet says so; a deleted pod is then deleted for good."""
-        self.change("Pod", name, {"status": {"phase": phase}})
+        """Its containers end, and the kubelet says only that; a deleted pod is then deleted for good."""
+        self.change("Pod", name, {"status": {"phase": phase, "conditions": []}})
         if self.objects["Pod", name]["metadata"].get("deletionTimestamp"):
             self.delete("Pod", name, grace=0)
 
