@@ -35,16 +35,17 @@ class Child:
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
+        self._spawned = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self.starts = 0
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None and self._process.returncode is None else None
 
-    def start(self) -> None:
-        """Run it until `stop`."""
+    async def start(self) -> None:
+        """Run it until `stop`. Returns when it was started for the first time."""
         self._running = asyncio.ensure_future(self._run())
+        await self._spawned.wait()
 
     async def stop(self, patience: float) -> None:
         """End it with SIGTERM; after `patience` seconds with SIGKILL."""
@@ -104,7 +105,7 @@ class Child:
             raise
         finally:
             os.close(theirs)
-        self.starts += 1
+        self._spawned.set()
         logger.info("started", extra={"child": self.name, "pid": self._process.pid})
         listening = asyncio.ensure_future(self._listen(states))
         try:

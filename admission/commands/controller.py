@@ -10,26 +10,26 @@ import asyncio
 import contextlib
 import logging
 import os
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from admission.commands import lifeline, logs
 from admission.commands.faults import Fault, told
-from admission.commands.surroundings import IDENTITY, journal_url
+from admission.commands.memory import Memory
+from admission.commands.surroundings import IDENTITY
 from admission.commands.tree import until_told
 from admission.settings import Settings, load
 
 if TYPE_CHECKING:
     from admission.controllers.loop import Controller
-    from queues.journal.writer import Journal
+    from admission.kube.client import Client
 
 logger = logging.getLogger(__name__)
 
 #: After the signal: for the last writes and to give the Lease up, and then for the journal.
 _LAST_SECONDS: Final = 1.8
 _JOURNAL_SECONDS: Final = 0.7
-_MIGRATION_PAUSE: Final = 10.0
+_LONGEST_START_SECONDS: Final = 5.0
 
 
 def run(kubeconfig: str | None, config: str | None, *, verbose: bool) -> None:
@@ -45,29 +45,47 @@ def run(kubeconfig: str | None, config: str | None, *, verbose: bool) -> None:
 
 
 async def _work(settings: Settings, kubeconfig: str | None, stop: asyncio.Event) -> None:
-    from admission.commands import metrics
     from admission.controllers.loop import Controller
     from admission.kube.client import connect
 
     connection = settings.client_connection
-    async with (
-        await connect(kubeconfig, qps=connection.qps, burst=connection.burst, component="controller") as client,
-        _told_of(settings) as journal,
-    ):
-        controller = Controller(client, settings, journal)
-        serving = await metrics.serve(client, settings, controller.metrics.registry)
-        telling = asyncio.ensure_future(_tell(controller))
+    memory = Memory(settings)
+    async with await connect(kubeconfig, qps=connection.qps, burst=connection.burst, component="controller") as client:
+        controller = Controller(client, settings, memory)
+        beside = [
+            asyncio.ensure_future(_tell(controller, memory)),
+            asyncio.ensure_future(_show(controller, client, settings)),
+        ]
         try:
             await _lead(settings, kubeconfig, stop, lambda: controller.run(stop))
         finally:
-            telling.cancel()
-            if serving is not None:
-                await serving.cleanup()
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            if not await asyncio.to_thread(memory.close, _JOURNAL_SECONDS):
+                logger.warning("the journal's last entries were not written")
 
 
-async def _tell(controller: Controller) -> None:
+async def _tell(controller: Controller, memory: Memory) -> None:
+    """Say that decisions are made, and only then load what is not needed for them."""
     await controller.ready.wait()
     lifeline.tell("synced")
+    memory.open()
+
+
+async def _show(controller: Controller, client: Client, settings: Settings) -> None:
+    """Serve the metrics; who stands by for the leader has them too, only later."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LONGEST_START_SECONDS):
+            await controller.ready.wait()
+    from admission.commands import metrics
+
+    serving = await metrics.serve(client, settings, controller.metrics.registry)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        if serving is not None:
+            await serving.cleanup()
 
 
 async def _lead(
@@ -106,41 +124,3 @@ async def _lead(
             raise Fault(str(error)) from error
         finally:
             told_to_end.cancel()
-
-
-@contextlib.asynccontextmanager
-async def _told_of(settings: Settings) -> AsyncIterator[Journal]:
-    """The journal, open. What is told before its database is ready waits in its buffer."""
-    from queues.journal.writer import Journal
-
-    options = settings.muster.journal
-    url = journal_url(settings)
-    journal = Journal(url, capacity=options.capacity, retention=options.retention)
-    ended = threading.Event()
-
-    def start() -> None:
-        if not options.migrate_at_start or _migrated(url, ended):
-            journal.start()
-
-    threading.Thread(target=start, name="migration", daemon=True).start()
-    try:
-        yield journal
-    finally:
-        ended.set()
-        if not await asyncio.to_thread(journal.close, _JOURNAL_SECONDS):
-            logger.warning("the journal's last entries were not written")
-
-
-def _migrated(url: str, ended: threading.Event) -> bool:
-    """Bring the schema up to date, however long the database takes to be there; False when it is too late."""
-    from queues.journal import migrate
-
-    while not ended.is_set():
-        try:
-            migrate.upgrade(url)
-        except Exception as error:  # noqa: BLE001  # drivers, files and migrations fail in many ways; none may stop us
-            logger.warning("the journal cannot be migrated, trying again", extra={"error": str(error)[:500]})
-            ended.wait(_MIGRATION_PAUSE)
-        else:
-            return True
-    return False

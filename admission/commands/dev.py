@@ -28,7 +28,7 @@ from admission.commands.address import chosen
 from admission.commands.faults import Fault, told
 from admission.commands.health import address as host_and_port
 from admission.commands.run import child_options
-from admission.commands.surroundings import IDENTITY, state_folder
+from admission.commands.surroundings import CERTIFICATES, IDENTITY, state_folder
 from admission.commands.tree import Tree, until_told
 from admission.settings import Settings, dump, load, warnings
 
@@ -114,15 +114,20 @@ class Session:
                 await self._tree.stop()
 
     async def _work(self, kubeconfig: str | None) -> None:
+        # Where this folder was used before, the CRDs are there: the children need not wait for them.
+        again = (self._place.folder / CERTIFICATES).exists()
+        if again:
+            await self._tree.start()
         from admission.commands import install
         from admission.commands.devcerts import Kept
         from admission.kube.client import connect
 
-        certificates = Kept(self._place.folder, Path(self._settings.webhook.cert_dir), self._place.host)
         async with await connect(kubeconfig, component="dev") as client:
             await install.crds(client)
             await install.namespace(client, self._settings.namespace)
-            await self._tree.start()
+            if not again:
+                await self._tree.start()
+            certificates = Kept(self._place.folder, Path(self._settings.webhook.cert_dir), self._place.host)
             await self._publish(client, certificates)
             await self._tree.wait_ready()
             await answered_through(client)

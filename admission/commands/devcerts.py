@@ -11,19 +11,17 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from admission import tls
+from admission.commands.surroundings import CERTIFICATES
 from admission.tls import Certificates, Need
-
-_FILE: Final = "certificates.json"
 
 
 class Kept:
     """Certificates for one address, in `folder`; the webhook serves from `serving`."""
 
     def __init__(self, folder: Path, serving: Path, host: str) -> None:
-        self._file = folder / _FILE
+        self._file = folder / CERTIFICATES
         self._serving = serving
         self._names = (host, "localhost") if host == "127.0.0.1" else (host,)
         self._held = self._load() or self._issued()

@@ -14,6 +14,9 @@ from admission.settings import Settings
 #: The environment variable with the name under which the controller holds the Lease, where it is to be a certain one.
 IDENTITY: Final = "MUSTER_IDENTITY"
 
+#: What `muster dev` keeps of its certificates, in its folder.
+CERTIFICATES: Final = "certificates.json"
+
 
 def state_folder(settings: Settings) -> Path:
     """`muster.stateDir`, else `muster` below the user's state directory."""

@@ -40,8 +40,8 @@ class Tree:
 
     async def start(self) -> None:
         """Start the children. Inspection comes last: with two cores the others answer sooner for it."""
-        self.webhook.start()
-        self.controller.start()
+        await self.webhook.start()
+        await self.controller.start()
         await self._serve_probes()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -99,7 +99,7 @@ class Tree:
         """When everything else is ready."""
         if self.inspection is not None:
             await self.wait_ready()
-            self.inspection.start()
+            await self.inspection.start()
 
     async def _serve_probes(self) -> None:
         options = self._settings.health

@@ -17,11 +17,23 @@ from admission.controllers.store import Key
 from queues.core import model
 from queues.core.reasons import Reason
 from queues.journal import entries
-from queues.journal.writer import Health
+
+
+class Health(Protocol):
+    """How the journal keeps up. `reset_wanted`: it may miss rows until it is told everything again."""
+
+    @property
+    def dropped(self) -> int: ...
+
+    @property
+    def lag(self) -> float: ...
+
+    @property
+    def reset_wanted(self) -> bool: ...
 
 
 class Sink(Protocol):
-    """The journal, as far as the controller knows it."""
+    """The journal, as far as the controller knows it; its database's libraries are not needed to begin."""
 
     def put(self, *entries: entries.Entry) -> None: ...
 

@@ -1,0 +1,104 @@
+"""Opens the journal behind the controller's back: its libraries and its schema must not keep a gang waiting.
+
+What is told meanwhile waits here, up to the journal's own bound. Whatever the database does, this neither blocks nor
+raises; losing it costs history, never a job.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from admission.commands.surroundings import journal_url
+from admission.settings import Settings
+
+if TYPE_CHECKING:
+    from admission.controllers.reporting import Health
+    from queues.journal.entries import Entry
+    from queues.journal.writer import Journal
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class NotOpen:
+    """The health of a journal that is still being opened. Seconds, as in the journal's own."""
+
+    dropped: int
+    lag: float
+    reset_wanted: bool = False
+
+
+class Memory:
+    """A journal from the first moment on; `open` makes it a real one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._url = journal_url(settings)
+        self._options = settings.muster.journal
+        self._lock = threading.Lock()
+        self._told: deque[Entry] = deque(maxlen=self._options.capacity)
+        self._dropped = 0
+        self._since = time.monotonic()
+        self._journal: Journal | None = None
+        self._ended = threading.Event()
+
+    def put(self, *entries: Entry) -> None:
+        with self._lock:
+            if self._journal is not None:
+                self._journal.put(*entries)
+                return
+            self._dropped += max(0, len(self._told) + len(entries) - self._options.capacity)
+            self._told.extend(entries)
+
+    def health(self) -> Health:
+        with self._lock:
+            if self._journal is not None:
+                return self._journal.health()
+            lag = time.monotonic() - self._since if self._told else 0.0
+            # Whatever was dropped before the journal could take it has to be told again.
+            return NotOpen(self._dropped, lag)
+
+    def open(self) -> None:
+        """Begin to open it, in a thread."""
+        threading.Thread(target=self._open, name="journal opening", daemon=True).start()
+
+    def close(self, timeout: float) -> bool:
+        """Write what waits, for at most `timeout` seconds; False where something is left behind."""
+        self._ended.set()
+        with self._lock:
+            journal, waiting = self._journal, len(self._told)
+        return journal.close(timeout) if journal is not None else not waiting
+
+    def _open(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self._ended.is_set():
+            try:
+                journal = self._opened()
+            except Exception as error:  # noqa: BLE001  # drivers, files and migrations fail in many ways; all are waited out
+                logger.warning("the journal cannot be opened, trying again", extra={"error": str(error)[:500]})
+                self._ended.wait(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            with self._lock:
+                journal.put(*self._told)
+                self._told.clear()
+                self._journal = journal
+            return
+
+    def _opened(self) -> Journal:
+        from queues.journal.writer import Journal
+
+        if self._options.migrate_at_start:
+            from queues.journal import migrate
+
+            migrate.upgrade(self._url)
+        journal = Journal(self._url, capacity=self._options.capacity, retention=self._options.retention)
+        journal.start()
+        return journal
