@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 import msgspec
+from urllib3.exceptions import TimeoutError  # noqa: A004  # of connecting and of reading
 
 from admission.kube import access
 from queues.inspection.access import Access, Aggregation, ReviewError, User
@@ -114,13 +115,13 @@ class ClusterReviewer:
             raise ReviewError(f"{method} {path}: {error}") from error
 
     def _answer(self, request: Any, what: str) -> tuple[Any, bytes]:
-        """Asks twice, as a kept connection may just have been closed; asking changes nothing."""
+        """Asks again where a kept connection broke (asking changes nothing), but not where time ran out."""
         for is_last in (False, True):
             try:
                 answer = self._client.call_api(*request, _request_timeout=_SECONDS).response
                 content = answer.data
             except Exception as error:  # the transport's faults are of many kinds, and none of them is an answer
-                if is_last:
+                if is_last or isinstance(error, TimeoutError):
                     raise ReviewError(f"{what}: {error}") from error
             else:
                 return answer, content

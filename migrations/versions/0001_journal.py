@@ -52,8 +52,8 @@ def upgrade() -> None:
         sa.Column("queued_at", sa.Double(), nullable=False),
         sa.Column("state_since", sa.Double(), nullable=False),
         sa.Column("priority", sa.BigInteger(), nullable=False),
-        sa.Column("effective_priority", sa.BigInteger(), nullable=False),
-        sa.Column("sticky", sa.Boolean(), nullable=False),
+        sa.Column("ordinary", sa.Boolean(), nullable=False),
+        sa.Column("falling_priority", sa.BigInteger(), nullable=False),
         sa.Column("evicted", sa.Boolean(), nullable=False),
         sa.Column("owner_kind", NAME, nullable=False),
         sa.Column("owner_name", NAME, nullable=False),
@@ -68,7 +68,20 @@ def upgrade() -> None:
         sa.Column("facts", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("uid", name=op.f("pk_workloads")),
     )
-    op.create_index(op.f("ix_workloads_cluster_queue_state"), "workloads", ["cluster_queue", "state"])
+    op.create_index(
+        op.f("ix_workloads_order"),
+        "workloads",
+        [
+            "cluster_queue",
+            "state",
+            "ordinary",
+            "falling_priority",
+            "queued_at",
+            "uid",
+            "namespace",
+            "local_queue",
+        ],
+    )
     op.create_index(op.f("ix_workloads_namespace_name"), "workloads", ["namespace", "name"])
     op.create_index(op.f("ix_workloads_namespace_owner_name"), "workloads", ["namespace", "owner_name"])
 

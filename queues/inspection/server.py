@@ -62,7 +62,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
             "threads": self._options.threads,
             "http_protocols": "h1",
             "keepalive": 30,
-            "graceful_timeout": 2,
+            "graceful_timeout": 1,
             "timeout": 60,
             "limit_request_line": 8190,
             "proc_name": "muster-inspection",

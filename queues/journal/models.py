@@ -14,6 +14,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 #: Byte order for names and uids on every database: ties of the queue order end in the uid, compared as in the core.
 Name = String().with_variant(String(collation="C"), "postgresql")
 
+#: Kueue's order within a ClusterQueue, as columns of `WorkloadRecord`; the uid makes it total.
+ORDER = ("ordinary", "falling_priority", "queued_at", "uid")
+
 #: SQLite numbers rows itself only where the type is exactly INTEGER.
 RowId = BigInteger().with_variant(Integer, "sqlite")
 
@@ -58,11 +61,16 @@ class DecisionRecord(Base):
 
 
 class WorkloadRecord(Base):
-    """`entries.WorkloadRow`; the controlling owner's kind and name once more, to be found by."""
+    """`entries.WorkloadRow`; the controlling owner's kind and name once more, to be found by.
+
+    `ordinary` is "not sticky" and `falling_priority` the negated effective priority, so that the queue's order is that
+    of ascending columns, which an index has on every database.
+    """
 
     __tablename__ = "workloads"
     __table_args__ = (
-        Index(None, "cluster_queue", "state"),
+        # The queue's order, with all that positions are counted from.
+        Index("ix_workloads_order", "cluster_queue", "state", *ORDER, "namespace", "local_queue"),
         Index(None, "namespace", "name"),
         Index(None, "namespace", "owner_name"),
     )
@@ -77,8 +85,8 @@ class WorkloadRecord(Base):
     queued_at: Mapped[float]
     state_since: Mapped[float]
     priority: Mapped[int] = mapped_column(BigInteger)
-    effective_priority: Mapped[int] = mapped_column(BigInteger)
-    sticky: Mapped[bool] = mapped_column(Boolean)
+    ordinary: Mapped[bool] = mapped_column(Boolean)
+    falling_priority: Mapped[int] = mapped_column(BigInteger)
     evicted: Mapped[bool] = mapped_column(Boolean)
     owner_kind: Mapped[str]
     owner_name: Mapped[str]

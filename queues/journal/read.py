@@ -6,11 +6,14 @@ moment. It must never write, and never decides who may see what.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, Subquery, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from queues.journal.entries import (
     Decision,
@@ -22,12 +25,20 @@ from queues.journal.entries import (
     WorkloadRow,
     WorkloadState,
 )
-from queues.journal.models import Base, DecisionRecord, LocalQueueRecord, QueueRecord, WorkloadRecord, WriterRecord
+from queues.journal.models import (
+    ORDER,
+    Base,
+    DecisionRecord,
+    LocalQueueRecord,
+    QueueRecord,
+    WorkloadRecord,
+    WriterRecord,
+)
 
 W = WorkloadRecord
 
-#: Kueue's order within a ClusterQueue; the uid makes it total.
-ORDER = (W.sticky.desc(), W.effective_priority.desc(), W.queued_at, W.uid)
+#: Rows fetched at a time, and values bound in one statement.
+FETCHED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +157,15 @@ def pending(
     limit: int,
     offset: int = 0,
 ) -> list[Pending]:
-    """In order; filters come before `offset`. One sort of the whole queue, whatever the page."""
-    ranked = _ranked(cluster_queue)
-    query = _pending_query(ranked).order_by(ranked.c.in_cluster_queue).limit(limit).offset(offset)
-    if namespace is not None:
-        query = query.where(ranked.c.namespace == namespace)
-    if local_queue is not None:
-        query = query.where(ranked.c.local_queue == local_queue)
-    return [_pending(row) for row in connection.execute(query).mappings()]
+    """In order; filters come before `offset`. Costs one step along an index for each one up to the end of the page."""
+    with closing(_order(connection, cluster_queue)) as order:
+        wanted = (
+            place
+            for place in order
+            if namespace in {None, place.namespace} and local_queue in {None, place.local_queue}
+        )
+        page = list(islice(wanted, offset, min(offset + limit, sys.maxsize))) if limit else []
+    return _pending(connection, page)
 
 
 def count_pending(connection: Connection, cluster_queue: str, *, namespace: str | None = None) -> int:
@@ -165,30 +177,49 @@ def count_pending(connection: Connection, cluster_queue: str, *, namespace: str 
 
 def place(connection: Connection, workload: WorkloadRow) -> Pending | None:
     """Where it stands; None for one that does not wait."""
-    ranked = _ranked(workload.cluster_queue)
-    row = connection.execute(_pending_query(ranked).where(ranked.c.uid == workload.uid)).mappings().first()
-    return None if row is None else _pending(row)
+    with closing(_order(connection, workload.cluster_queue)) as order:
+        found = next((place for place in order if place.uid == workload.uid), None)
+    return None if found is None else _pending(connection, [found])[0]
 
 
-def _ranked(cluster_queue: str) -> Subquery:
-    in_queue = func.row_number().over(order_by=ORDER) - 1
-    in_local = func.row_number().over(partition_by=(W.namespace, W.local_queue), order_by=ORDER) - 1
-    return (
-        select(
-            W.uid,
-            W.namespace,
-            W.local_queue,
-            in_queue.label("in_cluster_queue"),
-            in_local.label("in_local_queue"),
-        )
+class _Place(NamedTuple):
+    uid: str
+    namespace: str
+    local_queue: str
+    in_cluster_queue: int
+    in_local_queue: int
+
+
+def _order(connection: Connection, cluster_queue: str) -> Generator[_Place]:
+    """What waits, from the front, straight from the index; the reader stops when it has enough.
+
+    Window functions would sort the whole queue for every page, which takes most of a second for 50,000 workloads.
+    """
+    query = (
+        select(W.uid, W.namespace, W.local_queue)
         .where(W.cluster_queue == cluster_queue, W.state == WorkloadState.PENDING.value)
-        .subquery()
+        .order_by(*(getattr(W, column) for column in ORDER))
     )
+    counted: dict[tuple[str, str], int] = {}
+    with connection.execute(query, execution_options={"yield_per": FETCHED}) as rows:
+        for position, (uid, namespace, local_queue) in enumerate(rows):
+            before = counted.get((namespace, local_queue), 0)
+            counted[namespace, local_queue] = before + 1
+            yield _Place(uid, namespace, local_queue, position, before)
 
 
-def _pending_query(ranked: Subquery) -> Select[Any]:
-    query = select(*W.__table__.columns, ranked.c.in_cluster_queue, ranked.c.in_local_queue)
-    return query.join(ranked, W.uid == ranked.c.uid)
+def _pending(connection: Connection, places: Sequence[_Place]) -> list[Pending]:
+    """The rows of these places. One that went away in between is left out."""
+    found: dict[str, WorkloadRow] = {}
+    for start in range(0, len(places), FETCHED):
+        uids = [place.uid for place in places[start : start + FETCHED]]
+        for row in connection.execute(_rows(W).where(W.uid.in_(uids))).mappings():
+            found[row["uid"]] = _workload(row)
+    return [
+        Pending(found[place.uid], place.in_cluster_queue, place.in_local_queue)
+        for place in places
+        if place.uid in found
+    ]
 
 
 # ------------------------------------------------------------------ one workload, and history
@@ -250,19 +281,17 @@ def _queue(row: Mapping[Any, Any]) -> QueueRow:
 
 
 def _workload(row: Mapping[Any, Any]) -> WorkloadRow:
-    values = {name: row[name] for name in WorkloadRow.__dataclass_fields__}
+    values = {name: row[name] for name in WorkloadRow.__dataclass_fields__ if name in row}
     return WorkloadRow(
         **{
             **values,
+            "sticky": not row["ordinary"],
+            "effective_priority": -row["falling_priority"],
             "state": WorkloadState(row["state"]),
             "owners": tuple(Owner(**owner) for owner in row["owners"]),
             "shortages": tuple(row["shortages"]),
         }
     )
-
-
-def _pending(row: Mapping[Any, Any]) -> Pending:
-    return Pending(_workload(row), row["in_cluster_queue"], row["in_local_queue"])
 
 
 def _decision(row: dict[str, Any]) -> Recorded:

@@ -102,10 +102,13 @@ def _queue(row: QueueRow) -> Values:
 
 def _workload(row: WorkloadRow) -> Values:
     first = row.owners[0] if row.owners else None
+    values = _fields(row)
+    is_sticky, effective = values.pop("sticky"), values.pop("effective_priority")
     return {
-        **_fields(row),
+        **values,
+        "ordinary": not is_sticky,
+        "falling_priority": -(row.priority if effective is None else effective),
         "state": row.state.value,
-        "effective_priority": row.priority if row.effective_priority is None else row.effective_priority,
         "owner_kind": first.kind if first else "",
         "owner_name": first.name if first else "",
         "owners": [asdict(owner) for owner in row.owners],

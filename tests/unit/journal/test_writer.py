@@ -96,7 +96,7 @@ def test_what_is_told_is_written(migrated: str) -> None:
 def test_rows_replace_and_go(migrated: str) -> None:
     written(migrated, workload("a"), workload("b"), queue("x"), local_queue("x"))
     written(migrated, workload("a", state=WorkloadState.ADMITTED, effective_priority=7), WorkloadRemoved("b"))
-    assert rows(migrated, WorkloadRecord, "uid", "state", "priority", "effective_priority") == [("a", "admitted", 0, 7)]
+    assert rows(migrated, WorkloadRecord, "uid", "state", "priority", "falling_priority") == [("a", "admitted", 0, -7)]
 
 
 def test_a_reset_leaves_exactly_what_it_names(migrated: str) -> None:
