@@ -6,7 +6,7 @@ do not matter to a test have defaults.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -345,8 +345,13 @@ class Play:
     It plays the shell: what is decided is written and echoed at once, and evicted workloads give back when told to.
     """
 
-    def __init__(self, policy: Policy | None = None) -> None:
+    def __init__(
+        self, policy: Policy | None = None, *, after_each: Callable[[Play], None] = lambda _play: None
+    ) -> None:
         self.state = State()
+        self.after_each = after_each
+        #: Set to False by a test that takes quota away from under running work.
+        self.is_within_limits = True
         self.policy = policy or Policy()
         self.now = 1000.0
         self.objects: dict[str, Workload] = {}
@@ -373,6 +378,10 @@ class Play:
             self.state.apply(event)
         return self
 
+    def shrunk(self) -> Play:
+        self.is_within_limits = False
+        return self
+
     def submit(self, *builders: WorkloadBuilder) -> Play:
         """Told one after the other, created one second apart unless a time was given."""
         for builder in builders:
@@ -391,7 +400,9 @@ class Play:
     def decide(self) -> Plan:
         """Decide without carrying anything out."""
         self.now += 1
-        return decide(self.state, self.now, self.policy)
+        plan = decide(self.state, self.now, self.policy)
+        self.after_each(self)
+        return plan
 
     def run(self) -> Plan:
         """Decide, write what was decided and tell the core the result."""

@@ -1,0 +1,122 @@
+"""What has to be true of a state at any time, computed the slow way from its records."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from queues.core.demand import charges_of
+from queues.core.model import UNLIMITED
+from queues.core.records import QueueRecord, Stage
+from queues.core.state import State
+from queues.core.tree import Node
+
+
+def check_invariants(state: State, *, within_limits: bool = True) -> None:
+    """`within_limits` does not hold while quota was taken away from under running work."""
+    state.settle()
+    for queue in state.books.queues.values():
+        _check_usage(queue)
+        _check_counts(queue)
+        _check_order(state, queue)
+        if within_limits:
+            _check_limits(queue)
+    for node in state.books.forest.cohorts.values():
+        if not node.is_cyclic:
+            _check_cohort(node)
+    _check_records(state)
+    _check_homes(state)
+
+
+def _check_usage(queue: QueueRecord) -> None:
+    held, ahead = Counter(), Counter()
+    for record in queue.holding.values():
+        assert record.admission is not None
+        assert record.charges == charges_of(record.workload, record.admission), record.uid
+        held.update(record.charges)
+        if record.claimed_by is None:
+            ahead.update(record.charges)
+    for record in queue.claimants.values():
+        assert record.claim is not None
+        ahead.update(record.claim.usage)
+    accounts = queue.node.accounts
+    assert {unit: one.usage for unit, one in accounts.items() if one.usage} == +held, queue.name
+    assert {unit: one.ahead.usage for unit, one in accounts.items() if one.ahead.usage} == +ahead, queue.name
+
+
+def _check_counts(queue: QueueRecord) -> None:
+    reserved, admitted = Counter(), Counter()
+    for record in queue.holding.values():
+        reserved.update(record.charges)
+        if record.admission is not None and record.admission.admitted:
+            admitted.update(record.charges)
+    assert queue.reserved == +reserved
+    assert queue.admitted == +admitted
+    assert queue.admitted_count == sum(1 for r in queue.holding.values() if r.admission and r.admission.admitted)
+
+
+def _check_cohort(node: Node) -> None:
+    for unit, account in node.accounts.items():
+        children = [child.accounts[unit] for child in node.children.values() if unit in child.accounts]
+        for at in ("now", "ahead"):
+            used = sum(
+                0 if one.private >= UNLIMITED else max(0, (one if at == "now" else one.ahead).usage - one.private)
+                for one in children
+            )
+            assert (account if at == "now" else account.ahead).usage == used, (node.name, unit, at)
+        lent = sum(0 if one.private >= UNLIMITED else one.subtree - one.private for one in children)
+        quota = node.quotas[unit].nominal if unit in node.quotas else 0
+        assert account.subtree == min(quota + lent, UNLIMITED), (node.name, unit)
+
+
+def _check_limits(queue: QueueRecord) -> None:
+    for unit, account in queue.node.accounts.items():
+        if account.usage:
+            assert account.available >= 0, (queue.name, unit)
+            assert account.usage <= account.potential or account.potential >= UNLIMITED, (queue.name, unit)
+
+
+def _check_order(state: State, queue: QueueRecord) -> None:
+    heads = []
+    for shape, group in queue.order.groups.items():
+        members = group.members()
+        assert group.shape == shape
+        assert group.size == len(members) > 0
+        assert all(one.group is group and one.queue is queue for one in members)
+        if not group.is_parked:
+            heads.append(members[0])
+    first = min(heads, key=lambda record: record.key, default=None)
+    assert queue.order.head() is first
+    assert first is None or not queue.is_active or queue in state.waiting.active, f"{queue.name} is not looked at"
+
+
+def _check_records(state: State) -> None:
+    for uid, record in state.workloads.items():
+        assert uid == record.uid
+        is_holding = record.stage is Stage.HOLDING
+        assert is_holding == (record.admission is not None) == (record.holder is not None), uid
+        assert (record.group is not None) == (record.stage is Stage.QUEUED), uid
+        assert not (is_holding and record.queue is not None), uid
+        if record.queue is not None:
+            assert record.queue.pending[uid] is record
+        if record.claimed_by is not None:
+            assert record.evicted, "a victim that was not asked to go"
+            assert record.claimed_by.victims[uid] is record
+            assert record.claimed_by.record.claim is record.claimed_by
+        if record.claim is not None:
+            assert record.stage is Stage.QUEUED
+            assert all(victim.claimed_by is record.claim for victim in record.claim.victims.values())
+
+
+def _check_homes(state: State) -> None:
+    for key, home in state.books.local_queues.items():
+        members = list(home.workloads.values())
+        assert home.spec is not None or members, f"LocalQueue {key} is remembered for nobody"
+        assert all(record.home is home for record in members)
+        waiting = [r for r in members if r.stage in (Stage.QUEUED, Stage.BACKING_OFF, Stage.BARRED)]
+        assert home.pending == len(waiting), key
+        holding = [r for r in members if r.stage is Stage.HOLDING]
+        assert home.reserving_count == len(holding), key
+        reserved = Counter()
+        for record in holding:
+            reserved.update(record.charges)
+        assert home.reserved == +reserved, key
