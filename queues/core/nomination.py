@@ -61,10 +61,7 @@ def nominate(state: State, record: WorkloadRecord, policy: Policy) -> Entry:
         entry = judge.without_preemption()
         if entry.fits_now:
             return entry
-        kept = judge.still_waiting(claim)
-        if kept is not None:
-            return kept
-        return judge.full()
+        return judge.as_claimed(claim) or judge.still_waiting(claim) or judge.full()
     finally:
         state.books.restore(claim)
 
@@ -129,6 +126,18 @@ class _Judge:
 
     def without_preemption(self) -> Entry:
         return self._entry(counts_of(self.record.workload), _no_probe)
+
+    def as_claimed(self, claim: Claim) -> Entry | None:
+        """What it waits for, if that is free by now. It may be less than all: the claim can be for fewer pods."""
+        assignment = Assignment(_plans_again(self.record, claim), dict(claim.usage), Mode.FIT)
+        entry = Entry(self.record, self.queue, assignment)
+        if not still_fits(self.state, entry):
+            return None
+        places = self._find_places(plans_to_place(self.queue, assignment))
+        if isinstance(places, Refusal):
+            return None
+        _set_places(assignment, places)
+        return entry
 
     def still_waiting(self, claim: Claim) -> Entry | None:
         """The claim once more, if it still does with its victims gone; None when something came between."""
