@@ -96,8 +96,8 @@ def install_callers(api: Api, settings: Settings, reached: Reached) -> None:
     """Webhook configurations and policies; returns once the API server goes by them."""
     for manifest in manifests(settings, reached):
         api.apply(manifest)
-    # Policies are compiled a moment after they are stored.
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "probe"}}
+    # Policies are compiled a moment after they are stored. The label is what tests select managed namespaces by.
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "probe", "labels": {"kueue": "on"}}}
     with contextlib.suppress(ApiError):
         api.create(namespace)
     probe = {
@@ -122,17 +122,21 @@ def serving(plane: ControlPlane, folder: Path, **changes: Any) -> Iterator[Webho
     """A webhook that answers, reached by URL."""
     webhook = WebhookProcess(plane, folder, settings_for(folder, **changes))
     held = webhook.make_certificates()
+    reached = ByUrl(webhook.address, held.authorities)
     install_crds(plane.api)
     try:
         webhook.start()
-        install_callers(plane.api, webhook.settings, ByUrl(webhook.address, held.authorities))
+        install_callers(plane.api, webhook.settings, reached)
         yield webhook
     finally:
         webhook.end()
+        for manifest in manifests(webhook.settings, reached):
+            plane.api.delete(manifest["kind"], manifest["metadata"]["name"])
 
 
 def calls(api: Api, name: str) -> int:
     """How often the API server has asked the webhook of this name."""
     text = api.request("GET", "/metrics")
-    pattern = rf'^apiserver_admission_webhook_admission_duration_seconds_count{{[^}}]*name="{re.escape(name)}"[^}}]*}} (\S+)$'
+    metric = "apiserver_admission_webhook_admission_duration_seconds_count"
+    pattern = rf'^{metric}{{[^}}]*name="{re.escape(name)}"[^}}]*}} (\S+)$'
     return int(sum(float(number) for number in re.findall(pattern, text, flags=re.MULTILINE)))
