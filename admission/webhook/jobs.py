@@ -46,7 +46,7 @@ def validate(new: Job, old: Job | None, context: Context) -> Iterator[FieldError
         default = context.has_default_queue and context.is_managed_namespace
         yield from jobrules.update_errors(_shared(new), _shared(old), has_default_queue=default)
         yield from _resize_errors(new, old)
-    yield from _partial_admission_errors(new)
+    yield from _partial_admission_errors(new, old)
     yield from _sync_completions_errors(new)
     template = convert(new.spec.template, PodTemplateSpec)
     at = "spec.template.metadata.annotations"
@@ -67,15 +67,16 @@ def _pods(job: Job) -> int:
     return parallelism if job.spec.completions is None else min(parallelism, job.spec.completions)
 
 
-def _partial_admission_errors(job: Job) -> Iterator[FieldError]:
+def _partial_admission_errors(job: Job, old: Job | None) -> Iterator[FieldError]:
+    """The minimum is below the parallelism when it is written; a job may then be started with no more than that."""
     text = job.metadata.annotations.get(names.JOB_MIN_PARALLELISM)
     if text is None:
         return
+    is_new = old is None or old.metadata.annotations.get(names.JOB_MIN_PARALLELISM) != text
+    most = _pods(job) - 1 if is_new else _pods(job)
     number = syntax.integer(text) if text.isdecimal() else None
-    if number is None or not 1 <= number < _pods(job):
-        yield fields.invalid(
-            annotation(names.JOB_MIN_PARALLELISM), text, f"must be an integer from 1 to {_pods(job) - 1}"
-        )
+    if number is None or not 1 <= number <= most:
+        yield fields.invalid(annotation(names.JOB_MIN_PARALLELISM), text, f"must be an integer from 1 to {most}")
 
 
 def _sync_completions_errors(job: Job) -> Iterator[FieldError]:
