@@ -20,6 +20,7 @@ from admission.api.core import Event
 from admission.api.kueue import Workload
 from admission.api.meta import find_condition, is_true
 from admission.commands.faults import Fault, told
+from admission.commands.queues import console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -186,6 +187,7 @@ async def _with_positions(client: Client, found: Explanation) -> Explanation:
 
 def page(found: Explanation) -> RenderableType:
     """The explanation for a terminal."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -209,7 +211,7 @@ def page(found: Explanation) -> RenderableType:
     for title, value in rows.items():
         if value:
             facts.add_row(title, value)
-    pods = Table("Pod set", "Pods", "Flavors", "Takes", header_style="bold")
+    pods = Table("Pod set", "Pods", "Flavors", "Takes", box=SIMPLE_HEAD, header_style="bold")
     for pod_set in found.pod_sets:
         flavors = ", ".join(f"{resource}: {flavor}" for resource, flavor in pod_set.flavors.items())
         usage = ", ".join(f"{resource} {total}" for resource, total in pod_set.usage.items())
@@ -227,6 +229,4 @@ def run(kubeconfig: str | None, workload: str, output: str) -> None:
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(asdict(found))).decode())
         return
-    from rich.console import Console
-
-    Console().print(page(found))
+    console().print(page(found))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from admission import tls
@@ -90,6 +90,8 @@ async def serve(client: Client, settings: Settings, registry: CollectorRegistry)
     if where is None:
         return None
     doorkeeper = Doorkeeper(client)
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
 
     async def answer(request: web.Request) -> web.Response:
         status = await doorkeeper.status(request.headers.get("Authorization", ""))
@@ -105,7 +107,7 @@ async def serve(client: Client, settings: Settings, registry: CollectorRegistry)
     await runner.setup()
     host, port = where
     try:
-        await web.TCPSite(runner, host or None, port, ssl_context=_context()).start()
+        await web.TCPSite(runner, host or None, port, ssl_context=_context(settings)).start()
     except OSError as error:
         logger.error("the metrics cannot be served", extra={"address": where, "error": str(error)})  # noqa: TRY400
         await runner.cleanup()
@@ -113,9 +115,10 @@ async def serve(client: Client, settings: Settings, registry: CollectorRegistry)
     return runner
 
 
-def _context() -> ssl.SSLContext:
+def _context(settings: Settings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    newest = settings.tls is not None and settings.tls.min_version == "VersionTLS13"
+    context.minimum_version = ssl.TLSVersion.TLSv1_3 if newest else ssl.TLSVersion.TLSv1_2
     with tempfile.TemporaryDirectory() as folder:
         tls.write_files(Path(folder), tls.issue(("muster-metrics", "localhost"), datetime.now(UTC)))
         context.load_cert_chain(Path(folder) / tls.CERTIFICATE_FILE, Path(folder) / tls.KEY_FILE)

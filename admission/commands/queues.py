@@ -7,6 +7,7 @@ It changes nothing.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -21,6 +22,7 @@ from admission.api.meta import find_condition, is_true
 from admission.commands.faults import told
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 
@@ -118,28 +120,31 @@ def _view(queue: ClusterQueue, local_queues: list[str], waiting: Counter[str]) -
 
 def table(found: list[QueueView]) -> Table:
     """The views as a table for a terminal."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table("ClusterQueue", "Cohort", "Flavor", "Resource", header_style="bold")
-    for title in ("Used", "Quota", "Borrowed", "Admitted", "Pending"):
+    shown = Table("ClusterQueue", "Cohort", "Flavor and resource", box=SIMPLE_HEAD, header_style="bold")
+    for title in ("Used / quota", "Admitted", "Pending"):
         shown.add_column(title, justify="right")
     shown.add_column("Waiting for")
     for view in found:
         waiting = ", ".join(f"{reason} {count}" for reason, count in view.waiting.items())
-        name = Text(view.name, style="" if view.active else "red")
         if not view.active:
             waiting = view.message
         rows: list[Quota | None] = [*view.quotas] or [None]
         for index, quota in enumerate(rows):
-            head: list[str | Text] = [name, view.cohort] if index == 0 else ["", ""]
-            tail = [str(view.admitted), str(view.pending), waiting] if index == 0 else ["", "", ""]
-            figures = ["", "", "", "", ""]
-            if quota is not None:
-                borrowed = "" if quota.borrowed == "0" else quota.borrowed
-                figures = [quota.flavor, quota.resource, quota.reserved, quota.nominal, borrowed]
-            shown.add_row(*head, *figures, *tail)
+            first = index == 0
+            name = Text(view.name if first else "", style="" if view.active else "red")
+            what, figures = ("", "") if quota is None else (f"{quota.flavor} {quota.resource}", _figures(quota))
+            counts = (str(view.admitted), str(view.pending), waiting) if first else ("", "", "")
+            shown.add_row(name, view.cohort if first else "", what, figures, *counts)
     return shown
+
+
+def _figures(quota: Quota) -> str:
+    text = f"{quota.reserved} / {quota.nominal}"
+    return text if quota.borrowed == "0" else f"{text}, {quota.borrowed} borrowed"
 
 
 async def _read(kubeconfig: str | None) -> list[QueueView]:
@@ -153,6 +158,13 @@ async def _read(kubeconfig: str | None) -> list[QueueView]:
     return views(queues.items, local_queues.items, workloads.items)
 
 
+def console() -> Console:
+    """For standard output; wide where that is no terminal, so that nothing is cut off in a pipe."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 200)
+
+
 def run(kubeconfig: str | None, output: str) -> None:
     """`muster queues`."""
     with told():
@@ -160,6 +172,4 @@ def run(kubeconfig: str | None, output: str) -> None:
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode([asdict(view) for view in found])).decode())
         return
-    from rich.console import Console
-
-    Console().print(table(found))
+    console().print(table(found))
