@@ -22,10 +22,15 @@ Charges = Mapping[model.FlavorResource, int]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A Workload as told before: the object, and what it was charged."""
+    """A Workload as told before: the object, what it was charged, and why it waited."""
 
     workload: Workload
     charges: Charges
+    reason: Reason | None = None
+
+    def is_same(self, other: Seen) -> bool:
+        """Whether nothing happened in between; the very same object, since comparing all of it costs more."""
+        return self.workload is other.workload and (self.charges, self.reason) == (other.charges, other.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +44,27 @@ class Present:
     reason: Reason | None = None
 
 
-def told(before: Seen | None, present: Present | None, now: float) -> Iterator[entries.Entry]:
-    """Everything new about one Workload. `present` None: it finished or is gone."""
-    if present is None:
-        if before is not None:
-            yield from ended(before, None, now)
-        return
+def news(before: Seen | None, present: Present, now: float) -> Iterator[Decision]:
+    """The steps since it was seen last."""
     if before is None:
         yield step(present.workload, Kind.CREATED, present.workload.metadata.created_at, present)
-    yield from steps(before.workload if before is not None else None, present, now)
-    yield row(present)
-    yield from use(before, present, now)
+    else:
+        yield from steps(before.workload, present, now)
 
 
 def ended(before: Seen, after: Workload | None, now: float) -> Iterator[entries.Entry]:
     """It is finished (`after` says how) or was deleted."""
     workload = before.workload if after is None else after
     finished = conditions.condition(workload, names.FINISHED)
+    held_in = before.workload.status.admission
+    queue = "" if held_in is None else held_in.cluster_queue
     uid = workload.metadata.uid
     at = now
     if finished is not None and finished.status == meta.TRUE:
         at = conditions.since(workload, names.FINISHED) or now
-        yield _decision(workload, Kind.FINISHED, at, finished.reason, finished.message)
+        yield _decision(workload, Kind.FINISHED, at, finished.reason, finished.message, queue)
     else:
-        yield _decision(workload, Kind.REMOVED, now, "", "")
+        yield _decision(workload, Kind.REMOVED, now, "", "", queue)
     if before.charges:
         yield entries.UsageEnded(at, uid)
     yield entries.WorkloadRemoved(uid)
@@ -76,28 +78,32 @@ _STEPS = (
 )
 
 
-def steps(before: Workload | None, present: Present, now: float) -> Iterator[Decision]:
+def steps(before: Workload, present: Present, now: float) -> Iterator[Decision]:
     """Conditions that turned, in the order in which things happen."""
     workload = present.workload
     for type_, status, kind in _STEPS:
         new = conditions.condition(workload, type_)
-        old = None if before is None else conditions.condition(before, type_)
-        if new is None or new.status != status or before is None:
+        if new is None or new.status != status:
             continue
-        if old is not None and old.status == status and old.last_transition_time == new.last_transition_time:
+        old = conditions.condition(before, type_)
+        if old is not None and (old.status, old.last_transition_time) == (status, new.last_transition_time):
             continue
-        what = kind
-        if kind is Kind.EVICTED and new.reason == names.EVICTED_BY_PREEMPTION:
-            what = Kind.PREEMPTED
-        elif kind is Kind.EVICTED and new.reason.startswith(names.EVICTED_BY_DEACTIVATION):
-            what = Kind.DEACTIVATED
         at = meta.epoch(new.last_transition_time) if new.last_transition_time else now
-        yield _decision(workload, what, at, new.reason, new.message, present.cluster_queue)
-    if before is not None and conditions.holds_quota(before) and not conditions.holds_quota(workload):
+        yield _decision(workload, _kind(kind, new.reason), at, new.reason, new.message, present.cluster_queue)
+    if conditions.holds_quota(before) and not conditions.holds_quota(workload):
         lost = conditions.condition(workload, names.QUOTA_RESERVED)
         reason, message = ("", "") if lost is None else (lost.reason, lost.message)
         held_in = before.status.admission.cluster_queue if before.status.admission is not None else ""
         yield _decision(workload, Kind.RELEASED, now, reason, message, held_in)
+
+
+def _kind(kind: Kind, reason: str) -> Kind:
+    """Evictions have names of their own by why they happen."""
+    if kind is not Kind.EVICTED:
+        return kind
+    if reason == names.EVICTED_BY_PREEMPTION:
+        return Kind.PREEMPTED
+    return Kind.DEACTIVATED if reason.startswith(names.EVICTED_BY_DEACTIVATION) else kind
 
 
 def step(workload: Workload, kind: Kind, at: float, present: Present) -> Decision:

@@ -65,15 +65,17 @@ class Reporting:
         present = self.present(workload, reason)
         if present is None:
             return
-        self._seen[key] = Seen(workload, present.charges)
+        seen = Seen(workload, present.charges, reason)
+        if before is not None and before.is_same(seen):
+            return
+        self._seen[key] = seen
         if not self._tells:
             return
-        told = tuple(chronicle.told(before, present, now))
-        for entry in told:
-            if isinstance(entry, entries.Decision):
-                self._metrics.step(entry, workload)
+        news = tuple(chronicle.news(before, present, now))
+        for decision in news:
+            self._metrics.step(decision, workload)
         if self._journal is not None:
-            self._journal.put(*told)
+            self._journal.put(*news, chronicle.row(present), *chronicle.use(before, present, now))
 
     def held(self, workload: Workload, reason: Reason, now: float) -> None:
         """The Workload goes on waiting, for a new reason."""
