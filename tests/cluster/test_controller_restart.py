@@ -1,0 +1,201 @@
+"""The controller is killed between any two of its writes, again and again: nothing is lost, doubled or half done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster.controller_rig import Watched, cluster_queue, flavor, install_crds, local_queue, workload
+from tests.controlplane.cluster import Api, ControlPlane, eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[2]
+QUOTA = 6
+
+
+class Killable:
+    """`muster controller` as a real process."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.config = folder / "config.yaml"
+        configuration = {
+            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "metrics": {"bindAddress": "0"},
+            "integrations": {"frameworks": ["batch/job", "pod"]},
+            "muster": {"journal": {"url": f"sqlite:///{folder}/journal.db"}, "stateDir": str(folder)},
+        }
+        self.config.write_text(yaml.safe_dump(configuration))
+        self.kubeconfig = plane.kubeconfig
+        self.log = (folder / "controller.log").open("ab")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "admission.cli",
+                "controller",
+                "--kubeconfig",
+                self.kubeconfig,
+                "--config",
+                str(self.config),
+            ],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+        )
+
+    def kill(self) -> None:
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+
+
+@pytest.fixture
+def controller(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Killable]:
+    install_crds(control_plane)
+    made = Killable(control_plane, tmp_path)
+    yield made
+    made.kill()
+
+
+def job(name: str, queue: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {
+            "suspend": True,
+            "parallelism": 1,
+            "completions": 1,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
+
+
+def pod(name: str, group: str, total: int, queue: str) -> dict[str, Any]:
+    """As the webhook would have made it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {
+                "kueue.x-k8s.io/queue-name": queue,
+                "kueue.x-k8s.io/managed": "true",
+                "kueue.x-k8s.io/pod-group-name": group,
+            },
+            "annotations": {
+                "kueue.x-k8s.io/pod-group-total-count": str(total),
+                "kueue.x-k8s.io/role-hash": "0badcafe",
+            },
+            "finalizers": ["kueue.x-k8s.io/managed"],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+        },
+    }
+
+
+def is_true(obj: dict[str, Any], type_: str) -> bool:
+    return any(
+        each["type"] == type_ and each["status"] == "True" for each in obj.get("status", {}).get("conditions") or []
+    )
+
+
+def cpus(obj: dict[str, Any]) -> int:
+    admission = obj.get("status", {}).get("admission")
+    if admission is None or is_true(obj, "Finished"):
+        return 0
+    return sum(int(each["resourceUsage"]["cpu"]) for each in admission["podSetAssignments"])
+
+
+def held(api: Api) -> int:
+    return sum(cpus(obj) for obj in api.list("Workload", "default"))
+
+
+def test_kills_between_any_two_writes(api: Api, controller: Killable) -> None:
+    """Jobs, gangs of pods and Workloads come, run and end while the controller is killed again and again."""
+    rng = random.Random(7)
+    watched = Watched(api)
+    api.create(flavor())
+    api.create(cluster_queue("q", QUOTA))
+    api.create(local_queue("q", "q"))
+    for i in range(5):
+        api.create(workload(f"w{i}", "q"))
+        api.create(job(f"j{i}", "q"))
+        for member in range(3):
+            api.create(pod(f"g{i}-{member}", f"g{i}", 3, "q"))
+    deadline = time.monotonic() + 150
+    kills = 0
+    while time.monotonic() < deadline and not all_done(api):
+        controller.start()
+        # Start-up takes a second or so; the kill comes while the first writes are under way, or some time later.
+        end = time.monotonic() + rng.uniform(1.0, 3.0)
+        while time.monotonic() < end:
+            assert held(api) <= QUOTA
+            finish_what_runs(api, watched)
+            time.sleep(0.05)
+        if kills < 15:
+            controller.kill()
+            kills += 1
+        else:
+            eventually(lambda: finish_what_runs(api, watched) or all_done(api), seconds=60, every=0.2)
+    assert all_done(api), [(w["metadata"]["name"], w.get("status")) for w in api.list("Workload", "default")]
+    assert kills >= 3, "it has to be killed for this to say anything"
+
+
+def finish_what_runs(api: Api, watched: Watched) -> bool:
+    """Ends Workloads and Jobs that may run, and gangs all of whose pods were let go: never part of one."""
+    for obj in api.list("Workload", "default"):
+        if obj["metadata"]["name"].startswith("w") and is_true(obj, "Admitted") and not is_true(obj, "Finished"):
+            watched.finish(obj["metadata"]["name"])
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    for obj in api.list("Job", "default"):
+        if obj["spec"]["suspend"] or is_true(obj, "Complete"):
+            continue
+        conditions = [
+            {"type": kind, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": now}
+            for kind in ("SuccessCriteriaMet", "Complete")
+        ]
+        status = {"startTime": now, "completionTime": now, "succeeded": 1, "conditions": conditions}
+        api.patch("Job", obj["metadata"]["name"], {"status": status}, "default", sub="status")
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for obj in api.list("Pod", "default"):
+        groups.setdefault(obj["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"], []).append(obj)
+    for members in groups.values():
+        if all(not each["spec"].get("schedulingGates") for each in members):
+            for each in members:
+                if each.get("status", {}).get("phase") != "Succeeded":
+                    api.patch(
+                        "Pod", each["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "default", sub="status"
+                    )
+    return False
+
+
+def all_done(api: Api) -> bool:
+    """Everybody ran to the end: fifteen Workloads, all finished, and nobody holds anything."""
+    found = api.list("Workload", "default")
+    return len(found) == 15 and all(is_true(obj, "Finished") for obj in found) and held(api) == 0
