@@ -66,7 +66,10 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """A Kubernetes Event about an object; batched and rate-limited, never a reason to fail."""
+    """A Kubernetes Event about an object; batched and rate-limited, never a reason to fail.
+
+    Reconciling says the same again for as long as it is true; whoever writes Events leaves repetitions out.
+    """
 
     ref: Ref
     reason: str

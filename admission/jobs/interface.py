@@ -117,11 +117,7 @@ class Adapter(Protocol):
         ...
 
     def units_of_workload(self, workload: Workload) -> tuple[UnitKey, ...]:
-        """The units that have to look at this Workload when it changes.
-
-        More than those that own it, for instance the pod group whose name it has taken. Units without members that
-        own none of their Workloads give no effects.
-        """
+        """The units that have to look at this Workload when it changes: those that own it, as far as it says."""
         ...
 
     def reconcile(self, unit: Unit, context: Context) -> Outcome:
