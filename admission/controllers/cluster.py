@@ -7,11 +7,11 @@ never write to the cluster or decide: that is the loop's, with what it finds her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from admission.api import core, kueue, names
-from admission.controllers import conditions, observe, observe_workload
+from admission.controllers import conditions, observe
 from admission.controllers.act import Answer, Gone, Written
 from admission.controllers.inbox import Observed
 from admission.controllers.look import Look
@@ -19,8 +19,8 @@ from admission.controllers.rules import Facts, Ownership
 from admission.controllers.store import Change, Key, key_of
 from admission.controllers.tables import Tables
 from admission.controllers.units import Units
+from admission.controllers.values import Values
 from admission.jobs.interface import Adapter, UnitKey
-from admission.jobs.pod_sets import core_pod_sets
 from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
 from admission.kube.informers import Deleted, Replaced, Upserted
 from admission.settings import Settings
@@ -44,22 +44,19 @@ class Dirty:
 
 
 class Cluster:
-    """`decided_at` keeps the exact time of reservations of this process, which conditions cut to whole seconds."""
+    """`told` is what the core was last told of each Workload; `stirred`, that it heard of anything since it decided."""
 
     def __init__(self, settings: Settings, adapters: Iterable[Adapter], clock: Callable[[], float]) -> None:
         self.settings = settings
         self.tables = Tables()
         self.units = Units(adapters, self.tables, settings)
         self.look = Look(self.tables, settings, clock, self.units.kinds)
+        self.values = Values(self.look)
         self.state = State()
         self.dirty = Dirty()
         self.told: dict[str, model.Workload] = {}
-        self.decided_at: dict[str, float] = {}
         self.stirred = False
         self._placed: set[str] = set()
-        self._pod_sets: dict[str, tuple[object, tuple[model.PodSet, ...] | Misconfigured]] = {}
-        self._surroundings: dict[str, int] = {}
-        self._classes = 0
         waiting = settings.wait_for_pods_ready
         self._tells_readiness = waiting is not None and waiting.block_admission
         self._on: dict[str, Callable[[Change[Any]], None]] = {
@@ -236,13 +233,13 @@ class Cluster:
 
     def _runtime_class(self, change: Change[core.RuntimeClass]) -> None:
         del change
-        self._classes += 1
+        self.values.classes_changed()
         for workload in self.tables.workloads:
             self.dirty.workloads[key_of(workload)] = None
 
     def _limit_range(self, change: Change[core.LimitRange]) -> None:
         namespace = change.either.metadata.namespace
-        self._surroundings[namespace] = self._surroundings.get(namespace, 0) + 1
+        self.values.limits_changed(namespace)
         for workload in self.tables.workloads.where("namespace", namespace):
             self.dirty.workloads[key_of(workload)] = None
         self._units_of(namespace)
@@ -316,8 +313,7 @@ class Cluster:
     def forget(self, workload: kueue.Workload) -> None:
         """It is gone, or finished: it neither waits nor holds."""
         uid = workload.metadata.uid
-        self._pod_sets.pop(uid, None)
-        self.decided_at.pop(uid, None)
+        self.values.forget(uid)
         if self.told.pop(uid, None) is not None:
             self.apply(events.WorkloadGone(model.Uid(uid)))
 
@@ -340,19 +336,7 @@ class Cluster:
 
     def value(self, workload: kueue.Workload, kept_back: str | None = None) -> model.Workload:
         """The core's value of a Workload as it stands."""
-        pod_sets = self._read_pod_sets(workload)
-        misconfigured = pod_sets.message if isinstance(pod_sets, Misconfigured) else None
-        value = observe_workload.workload(
-            workload,
-            () if isinstance(pod_sets, Misconfigured) else pod_sets,
-            self.settings,
-            misconfigured=misconfigured,
-            kept_back=kept_back,
-        )
-        exact = self.decided_at.get(workload.metadata.uid)
-        if value.admission is not None and exact is not None and int(exact) == int(value.admission.reserved_at):
-            value = replace(value, admission=replace(value.admission, reserved_at=exact))
-        return value
+        return self.values.of(workload, kept_back)
 
     def stands_by(self, decision: Decision) -> bool:
         """Whether the core still means it: what it heard since may have made it forget a decision that had to wait."""
@@ -364,22 +348,6 @@ class Cluster:
                 return record is not None and record.evicted
             case _:
                 return record is not None
-
-    def _read_pod_sets(self, workload: kueue.Workload) -> tuple[model.PodSet, ...] | Misconfigured:
-        """Parsed once for each generation and each change of what else decides about requests."""
-        metadata = workload.metadata
-        version = (
-            metadata.generation,
-            workload.status.reclaimable_pods,
-            self._classes,
-            self._surroundings.get(metadata.namespace, 0),
-        )
-        known = self._pod_sets.get(metadata.uid)
-        if known is not None and known[0] == version:
-            return known[1]
-        read = core_pod_sets(workload, self.look)
-        self._pod_sets[metadata.uid] = (version, read)
-        return read
 
     def ownership(self, workload: kueue.Workload) -> Ownership:
         owners = workload.metadata.owner_references

@@ -115,7 +115,7 @@ class Desk:
             return
         workload = self._cluster.tables.workloads.by_uid(uid)
         self._cluster.apply(events.WriteRefused(model.Uid(uid)))
-        self._cluster.decided_at.pop(uid, None)
+        self._cluster.values.decided_at.pop(uid, None)
         if workload is None:
             return
         key = key_of(workload)
@@ -237,7 +237,7 @@ class Desk:
                     decision.uid
                 ):
                     return None, ()
-                self._cluster.decided_at[decision.uid] = decision.admission.reserved_at
+                self._cluster.values.decided_at[decision.uid] = decision.admission.reserved_at
                 self._holds.forget(decision.uid)
                 after = decisions.admit(workload, decision, now)
                 return after, decisions.admission_events(workload, after, now)

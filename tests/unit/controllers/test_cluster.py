@@ -157,7 +157,7 @@ def test_a_limit_range_has_the_requests_of_its_namespace_read_again(cluster: Clu
 
 
 def test_the_exact_time_of_a_reservation_is_kept(cluster: Cluster) -> None:
-    cluster.decided_at["uid-w"] = NOW - 60 + 0.25
+    cluster.values.decided_at["uid-w"] = NOW - 60 + 0.25
     tell(cluster, workload().admitted().obj)
     held = cluster.told["uid-w"].admission
     assert held is not None

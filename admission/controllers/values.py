@@ -1,0 +1,71 @@
+"""The core's value of each Workload, made from the object and from what else decides about its requests.
+
+Templates are parsed once for each generation of a Workload and each change of the LimitRanges and RuntimeClasses around
+it. It must never tell the core anything itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from admission.api.kueue import Workload
+from admission.controllers import observe_workload
+from admission.controllers.look import Look
+from admission.jobs.pod_sets import core_pod_sets
+from admission.jobs.requests import Misconfigured
+from queues.core import model
+
+_PodSets = tuple[model.PodSet, ...] | Misconfigured
+
+
+class Values:
+    """`decided_at` keeps the exact time of reservations of this process, which conditions cut to whole seconds."""
+
+    def __init__(self, look: Look) -> None:
+        self.decided_at: dict[str, float] = {}
+        self._look = look
+        self._pod_sets: dict[str, tuple[object, _PodSets]] = {}
+        self._limits: dict[str, int] = {}
+        self._classes = 0
+
+    def limits_changed(self, namespace: str) -> None:
+        """LimitRanges of the namespace: requests there are read again."""
+        self._limits[namespace] = self._limits.get(namespace, 0) + 1
+
+    def classes_changed(self) -> None:
+        """RuntimeClasses: all requests are read again."""
+        self._classes += 1
+
+    def forget(self, uid: str) -> None:
+        self._pod_sets.pop(uid, None)
+        self.decided_at.pop(uid, None)
+
+    def of(self, workload: Workload, kept_back: str | None = None) -> model.Workload:
+        """The value as the object stands. `kept_back` keeps it out of the queue for a reason of the controller's."""
+        pod_sets = self._read_pod_sets(workload)
+        value = observe_workload.workload(
+            workload,
+            () if isinstance(pod_sets, Misconfigured) else pod_sets,
+            self._look.settings,
+            misconfigured=pod_sets.message if isinstance(pod_sets, Misconfigured) else None,
+            kept_back=kept_back,
+        )
+        exact = self.decided_at.get(workload.metadata.uid)
+        if value.admission is not None and exact is not None and int(exact) == int(value.admission.reserved_at):
+            return replace(value, admission=replace(value.admission, reserved_at=exact))
+        return value
+
+    def _read_pod_sets(self, workload: Workload) -> _PodSets:
+        metadata = workload.metadata
+        version = (
+            metadata.generation,
+            workload.status.reclaimable_pods,
+            self._classes,
+            self._limits.get(metadata.namespace, 0),
+        )
+        known = self._pod_sets.get(metadata.uid)
+        if known is not None and known[0] == version:
+            return known[1]
+        read = core_pod_sets(workload, self._look)
+        self._pod_sets[metadata.uid] = (version, read)
+        return read
