@@ -25,7 +25,8 @@ SETTINGS = Settings(namespace="kueue-system", leader_election=LeaderElection(lea
 def install_crds(plane: ControlPlane) -> None:
     plane.kubectl("apply", "--server-side", "-k", str(webhook_config() / "crds"))
     plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    eventually(lambda: plane.api.list("Topology") == [] and plane.api.list("Workload") == [])
+    # The handlers of a new CRD come up a moment after it is established.
+    eventually(lambda: isinstance(plane.api.list("Topology") + plane.api.list("Workload"), list))
 
 
 class Running:

@@ -199,3 +199,21 @@ def all_done(api: Api) -> bool:
     """Everybody ran to the end: fifteen Workloads, all finished, and nobody holds anything."""
     found = api.list("Workload", "default")
     return len(found) == 15 and all(is_true(obj, "Finished") for obj in found) and held(api) == 0
+
+
+def test_an_api_server_that_goes_away_is_waited_for(control_plane: ControlPlane, api: Api, controller: Killable) -> None:
+    """What was admitted before stays so, and what comes after the restart is admitted as well."""
+    watched = Watched(api)
+    api.create(flavor("again"))
+    api.create(cluster_queue("again", 2, flavors="again"))
+    api.create(local_queue("again", "again"))
+    controller.start()
+    api.create(workload("before", "again"))
+    watched.admitted("before", seconds=20)
+    version = watched.version("before")
+    control_plane.restart("kube-apiserver")
+    api.create(workload("after", "again"))
+    watched.admitted("after", seconds=60)
+    assert controller.process is not None
+    assert controller.process.poll() is None, "it lived through it"
+    assert watched.version("before") == version
