@@ -201,7 +201,7 @@ def all_done(api: Api) -> bool:
     return len(found) == 15 and all(is_true(obj, "Finished") for obj in found) and held(api) == 0
 
 
-def test_an_api_server_that_goes_away_is_waited_for(control_plane: ControlPlane, api: Api, controller: Killable) -> None:
+def test_an_api_server_that_restarts_is_waited_for(control_plane: ControlPlane, api: Api, controller: Killable) -> None:
     """What was admitted before stays so, and what comes after the restart is admitted as well."""
     watched = Watched(api)
     api.create(flavor("again"))
