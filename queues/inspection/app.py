@@ -18,6 +18,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from queues.inspection import discovery, pages, rest, visibility
 from queues.inspection.access import Authorizer, ReviewError, UnauthenticatedError
+from queues.inspection.openapi import document
 from queues.inspection.parameters import ParameterError, is_name
 from queues.inspection.problems import ForbiddenError, as_status, problem
 from queues.inspection.source import Source
@@ -38,6 +39,10 @@ def create_app(engine: Engine, authorizer: Authorizer, *, clock: Callable[[], fl
     @app.get("/healthz")
     def healthz() -> str:
         return "ok"
+
+    @app.get("/openapi.json")
+    def description() -> AnyResponse:
+        return jsonify(document("/api/v1"))
 
     @app.before_request
     def _who() -> None:

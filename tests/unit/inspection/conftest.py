@@ -12,11 +12,12 @@ from queues.inspection.access import Access, Aggregation, Authorizer, ReviewErro
 from queues.inspection.app import create_app
 from queues.journal.database import open_database
 from queues.journal.entries import Kind, Owner, QuotaRow, UsageEnded, WorkloadState
-from tests.unit.journal.conftest import postgres, url
+from tests.unit.journal.databases import Databases
 from tests.unit.journal.rows import GPU, decision, local_queue, queue, started, workload
 from tests.unit.journal.test_read import remember
 
-__all__ = ["postgres", "url"]
+#: For tests in which the database makes no difference.
+ON_SQLITE = pytest.mark.parametrize("databases", ["sqlite"], indirect=True, scope="session")
 
 NOW = 1_000_000.0
 KUEUE = "kueue.x-k8s.io"
@@ -98,9 +99,26 @@ TOLD = (
 )  # fmt: skip
 
 
+@pytest.fixture(scope="session")
+def told(databases: Databases, template: str) -> str:
+    made = databases.emptied(databases.copy(template))
+    remember(made, *TOLD)
+    return made
+
+
+@pytest.fixture
+def scratch() -> None:
+    """For a test that changes the database: it gets one of its own."""
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, databases: Databases, told: str) -> str:
+    """A database that remembers `TOLD`."""
+    return databases.copy(told) if "scratch" in request.fixturenames else told
+
+
 @pytest.fixture
 def app(url: str, cluster: Cluster) -> Iterator[Flask]:
-    remember(url, *TOLD)
     engine = open_database(url)
     authorizer = Authorizer(cluster)
     authorizer.refresh()

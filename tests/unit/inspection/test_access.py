@@ -19,7 +19,7 @@ from queues.inspection.access import (
     User,
     remote_user,
 )
-from tests.unit.inspection.conftest import NOW, TOKENS, Client, Cluster
+from tests.unit.inspection.conftest import ON_SQLITE, TOKENS, Client, Cluster
 
 AGGREGATION = Aggregation(client_ca="CA", allowed_names=("front-proxy",))
 
@@ -48,7 +48,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("environ", REFUSED.values(), ids=REFUSED.keys())
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_strangers_are_refused(app: Flask, environ: dict[str, Any]) -> None:
     for path in ("/", "/api/v1/queues", "/apis", "/openapi/v2", "/nowhere"):
         answer = app.test_client().get(path, environ_overrides=environ)
@@ -57,20 +57,20 @@ def test_strangers_are_refused(app: Flask, environ: dict[str, Any]) -> None:
         assert "cq" not in answer.text
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_only_health_is_open(app: Flask) -> None:
     assert app.test_client().get("/healthz").data == b"ok"
     for path in ("/healthz/", "/healthz/../api/v1/queues", "//healthz", "/healthz?x", "/Healthz"):
         assert app.test_client().get(path).status_code in ({200} if path == "/healthz?x" else {401})
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_the_api_server_is_believed(app: Flask) -> None:
     answer = app.test_client().get("/api/v1/queues", environ_overrides=through("front-proxy", *ADMIN))
     assert answer.status_code == 200
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_when_the_cluster_is_away_no_one_gets_in(app: Flask, cluster: Cluster, client: Client) -> None:
     cluster.is_away = True
     answer = client("viewer").get("/api/v1/queues")
@@ -187,6 +187,7 @@ MATRIX = {
     "/api/v1/decisions?namespace=team-b": (200, 200, 403, 403),
     "/api/v1/decisions?uid=w2": (200, 200, 403, 403),
     "/api/v1/openapi.json": (200, 200, 200, 200),
+    "/openapi.json": (200, 200, 200, 200),
     "/apis/inspection.muster.dev/v1/queues": (200, 200, 403, 403),
     "/apis/inspection.muster.dev/v1/page": (200, 200, 403, 403),
     CQ_PENDING: (200, 200, 403, 403),
@@ -198,14 +199,14 @@ MATRIX = {
 }
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_everyone_sees_what_they_may_and_no_more(client: Client) -> None:
     callers = [client(name) for name in ("admin", "viewer", "team", "nobody")]
     got = {path: tuple(caller.get(path).status_code for caller in callers) for path in MATRIX}
     assert got == MATRIX
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_nothing_of_another_namespace_shows(client: Client) -> None:
     paths = [path for path, codes in MATRIX.items() if codes[2] == 200]
     assert len(paths) > 8
@@ -215,9 +216,8 @@ def test_nothing_of_another_namespace_shows(client: Client) -> None:
         assert "team-b" not in text, path
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_a_refusal_names_the_right_that_it_takes(client: Client) -> None:
     said = client("team").get("/api/v1/queues").get_json()["error"]
     assert said["code"] == 403
     assert "list clusterqueues.kueue.x-k8s.io" in said["message"]
-    assert NOW

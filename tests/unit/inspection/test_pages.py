@@ -8,9 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from queues.inspection.pages import amount, bar, duration, is_old
-from tests.unit.inspection.conftest import Client
-
-pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+from tests.unit.inspection.conftest import ON_SQLITE, Client
 
 
 class Text(HTMLParser):
@@ -43,6 +41,7 @@ class Text(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.words))
 
 
+@ON_SQLITE
 def test_it_says_what_people_ask(client: Client) -> None:
     page = Text(client("viewer").get("/").text)
     assert page.open == []
@@ -51,6 +50,7 @@ def test_it_says_what_people_ask(client: Client) -> None:
         assert words in page.text, (words, page.text)
 
 
+@ON_SQLITE
 def test_a_namespace_has_its_own_page(client: Client) -> None:
     page = Text(client("team").get("/?namespace=team-a").text)
     assert "of namespace team-a" in page.text
@@ -58,6 +58,7 @@ def test_a_namespace_has_its_own_page(client: Client) -> None:
     assert "stopped" not in page.text
 
 
+@ON_SQLITE
 def test_nothing_is_loaded_from_elsewhere(client: Client) -> None:
     answer = client("viewer").get("/")
     page = Text(answer.text)
@@ -72,12 +73,14 @@ def test_nothing_is_loaded_from_elsewhere(client: Client) -> None:
     assert nonce[1] not in client("viewer").get("/").text, "a nonce is used once"
 
 
+@ON_SQLITE
 def test_markup_in_messages_and_parameters_stays_text(client: Client) -> None:
     assert "<b>hand</b>" not in client("viewer").get("/").text
     hostile = client("admin").get("/", query_string={"namespace": "<script>alert(1)</script>"})
     assert "<script>alert" not in hostile.text
 
 
+@ON_SQLITE
 def test_an_old_read_model_is_said_to_be_old(client: Client) -> None:
     assert "is the controller running?" in Text(client("viewer").get("/").text).text
     assert not is_old({"ageSeconds": 3.0})
@@ -96,7 +99,7 @@ def test_an_old_read_model_is_said_to_be_old(client: Client) -> None:
         (0, "memory", "0"),
     ],
 )
-def test_amounts_as_people_write_them(value: int, resource: str, want: str, url: str) -> None:
+def test_amounts_as_people_write_them(value: int, resource: str, want: str) -> None:
     assert amount(value, resource) == want
 
 
@@ -112,7 +115,7 @@ def test_amounts_as_people_write_them(value: int, resource: str, want: str, url:
         (90_000, "1 d 1 h"),
     ],
 )
-def test_durations(seconds: float | None, want: str, url: str) -> None:
+def test_durations(seconds: float | None, want: str) -> None:
     assert duration(seconds) == want
 
 
@@ -125,5 +128,5 @@ def test_durations(seconds: float | None, want: str, url: str) -> None:
         (0, 0, {"own": 0, "borrowed": 0, "nominal": 0}),
     ],
 )
-def test_bars(nominal: int, reserved: int, want: dict[str, float], url: str) -> None:
+def test_bars(nominal: int, reserved: int, want: dict[str, float]) -> None:
     assert bar({"nominal": nominal, "reserved": reserved}) == want

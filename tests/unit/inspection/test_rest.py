@@ -11,7 +11,7 @@ from flask import Flask
 from queues.inspection.access import Authorizer
 from queues.inspection.app import create_app
 from queues.journal.database import open_database
-from tests.unit.inspection.conftest import NOW, Client, Cluster
+from tests.unit.inspection.conftest import NOW, ON_SQLITE, Client, Cluster
 from tests.unit.journal.rows import GPU
 
 
@@ -166,7 +166,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("path", HOSTILE, ids=lambda p: p[:60])
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_a_wrong_parameter_is_named(client: Client, path: str) -> None:
     answer = client("viewer").get("/api/v1" + path)
     assert answer.status_code == 400, answer.text
@@ -185,7 +185,7 @@ def test_hostile_names_are_just_not_found(client: Client, name: str) -> None:
     assert client("admin").get("/api/v1/queues").status_code == 200
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_nothing_can_be_written(app: Flask, client: Client) -> None:
     for rule in app.url_map.iter_rules():
         assert rule.methods == {"GET", "HEAD", "OPTIONS"}, rule
@@ -193,7 +193,7 @@ def test_nothing_can_be_written(app: Flask, client: Client) -> None:
     assert client("admin").delete("/api/v1/queues/cq").get_json()["error"]["code"] == 405
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_the_openapi_document_says_what_is_served(app: Flask, client: Client) -> None:
     document = got(client, "/openapi.json")
     routes = {
@@ -202,6 +202,7 @@ def test_the_openapi_document_says_what_is_served(app: Flask, client: Client) ->
         if rule.rule.startswith("/api/v1/")
     }
     assert set(document["paths"]) == routes
+    assert client("viewer").get("/openapi.json").get_json() == document
     assert document["servers"] == [{"url": "/api/v1"}]
     for path, item in document["paths"].items():
         described = {p["name"] for p in item["get"]["parameters"] if p["in"] == "query"}
@@ -235,7 +236,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_answers_have_the_fields_that_the_document_describes(client: Client) -> None:
     schemas = got(client, "/openapi.json")["components"]["schemas"]
     for path, schema in ANSWERS.items():
@@ -280,7 +281,7 @@ def test_a_database_that_was_never_made_is_said_so(tmp_path: Any, cluster: Clust
     assert "muster migrate" in answer.get_json()["error"]["message"]
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_answers_are_not_kept_by_caches(client: Client) -> None:
     answer = client("admin").get("/api/v1/queues")
     assert answer.headers["Cache-Control"] == "no-store"

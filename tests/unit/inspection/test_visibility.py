@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from queues.journal.database import open_database
 from queues.journal.writer import Journal
-from tests.unit.inspection.conftest import Client
+from tests.unit.inspection.conftest import ON_SQLITE, Client
 from tests.unit.journal.rows import workload
 
 ROOT = "/apis/visibility.kueue.x-k8s.io"
@@ -79,7 +79,7 @@ def test_a_local_queue_is_filtered_before_it_is_paged(client: Client) -> None:
 
 @pytest.mark.parametrize("value", ["x", "", "1.0", "9223372036854775808", "1 ", "0x1", "9" * 400])
 @pytest.mark.parametrize("name", ["limit", "offset"])
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_a_number_that_is_none_is_a_bad_request(client: Client, name: str, value: str) -> None:
     answer = client("admin").get(CQ, query_string={name: value})
     status = answer.get_json()
@@ -87,7 +87,7 @@ def test_a_number_that_is_none_is_a_bad_request(client: Client, name: str, value
     assert name in status["message"]
 
 
-def test_the_cap_and_the_default(client: Client, url: str) -> None:
+def test_the_cap_and_the_default(scratch: None, client: Client, url: str) -> None:
     journal = Journal(url, clock=lambda: 1000.0, batch_size=5000)
     journal.put(*(workload(f"many-{n:05}", cluster_queue="stopped") for n in range(1205)))
     journal.start()
@@ -107,7 +107,7 @@ def test_an_empty_queue_and_a_queue_astray(client: Client) -> None:
     ("path", "kind", "name"),
     [(CQ.replace("/cq/", "/none/"), "clusterqueue", "none"), (LQ.replace("/lq/", "/none/"), "localqueue", "none")],
 )
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_an_unknown_queue_is_a_status_404(client: Client, path: str, kind: str, name: str) -> None:
     answer = client("admin").get(path)
     assert answer.status_code == 404
@@ -123,8 +123,8 @@ def test_an_unknown_queue_is_a_status_404(client: Client, path: str, kind: str, 
     }
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_failures_are_status_objects_too(client: Client, url: str) -> None:
+@ON_SQLITE
+def test_failures_are_status_objects_too(scratch: None, client: Client, url: str) -> None:
     forbidden = client("nobody").get(CQ).get_json()
     assert (forbidden["kind"], forbidden["reason"], forbidden["code"]) == ("Status", "Forbidden", 403)
     for path in (CQ.replace("v1beta2", "v1"), ROOT + "/v1beta2/clusterqueues", ROOT + "/v1beta2/clusterqueues/cq"):
@@ -136,7 +136,7 @@ def test_failures_are_status_objects_too(client: Client, url: str) -> None:
     assert (broken.status_code, broken.get_json()["reason"]) == (503, "ServiceUnavailable")
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_discovery(client: Client) -> None:
     def get(path: str, accept: str = "application/json") -> Any:
         return client("nobody").get(path, headers={"Accept": accept}).get_json()
@@ -160,7 +160,7 @@ def test_discovery(client: Client) -> None:
     assert get("/apis/inspection.muster.dev/v1")["resources"] == [], "`kubectl get queues` stays Kueue's"
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@ON_SQLITE
 def test_openapi_refers_to_nothing_that_is_missing(client: Client) -> None:
     get = client("nobody").get
     v2 = get("/openapi/v2").get_json()

@@ -1,25 +1,19 @@
-"""Databases for the journal's tests: each test that asks for `url` runs on SQLite and on PostgreSQL."""
+"""A database for each test, empty or with the schema."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.unit.journal.postgres import Postgres, running
+from tests.unit.journal.databases import Databases
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with running() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def url(databases: Databases) -> str:
     """An empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/journal.sqlite3"
-    server: Postgres = request.getfixturevalue("postgres")
-    return server.create_database()
+    return databases.empty()
+
+
+@pytest.fixture
+def migrated(databases: Databases, template: str) -> str:
+    """A database with the schema and nothing else."""
+    return databases.emptied(template)

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 
@@ -58,10 +59,12 @@ class Postgres:
     def conninfo(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}/data"
 
-    def create_database(self) -> str:
+    def create_database(self, template: str = "") -> str:
+        """An empty one, or a copy of the database with that URL."""
         name = f"t{uuid.uuid4().hex[:12]}"
+        source = f" TEMPLATE {urlsplit(template).path.lstrip('/')}" if template else ""
         with psycopg.connect(self.conninfo(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
+            connection.execute(f"CREATE DATABASE {name}{source}".encode())
         return self.conninfo(name)
 
 
@@ -91,7 +94,15 @@ def running() -> Iterator[Postgres]:
         made = subprocess.run(init, capture_output=True, text=True, check=False, **options)
         if made.returncode:
             raise RuntimeError(f"PostgreSQL cannot be set up here:\n{made.stdout}\n{made.stderr}")
-        flags = {"listen_addresses": "", "fsync": "off", "unix_socket_directories": str(data), "shared_buffers": "16MB"}
+        flags = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(data),
+            "fsync": "off",
+            "full_page_writes": "off",
+            "wal_level": "minimal",
+            "max_wal_senders": "0",
+            "shared_buffers": "16MB",
+        }
         command = [str(programs / "postgres"), "-D", str(data), *(f"--{k}={v}" for k, v in flags.items())]
         server = Postgres(folder, command, options)
         server.start()

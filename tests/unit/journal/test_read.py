@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Connection
 
-from queues.journal import migrate, read
+from queues.journal import read
 from queues.journal.database import open_database
 from queues.journal.entries import (
     Amount,
@@ -27,7 +27,6 @@ from tests.unit.journal.rows import GPU, decision, local_queue, queue, started, 
 
 
 def remember(url: str, *entries: Entry) -> None:
-    migrate.upgrade(url)
     journal = Journal(url, timing=Timing(gather=0), clock=lambda: 1000.0, batch_size=5000)
     journal.put(*entries)
     journal.start()
@@ -35,9 +34,9 @@ def remember(url: str, *entries: Entry) -> None:
 
 
 @pytest.fixture
-def connection(url: str, entries: tuple[Entry, ...]) -> Iterator[Connection]:
-    remember(url, *entries)
-    engine = open_database(url)
+def connection(migrated: str, entries: tuple[Entry, ...]) -> Iterator[Connection]:
+    remember(migrated, *entries)
+    engine = open_database(migrated)
     with engine.connect() as opened:
         yield opened
     engine.dispose()
@@ -86,7 +85,7 @@ def test_ties_are_in_byte_order_on_every_database(connection: Connection) -> Non
     assert [p.workload.uid for p in read.pending(connection, "cq", limit=99)] == sorted(UIDS)
 
 
-def test_positions_agree_with_a_plain_sort(url: str) -> None:
+def test_positions_agree_with_a_plain_sort(migrated: str) -> None:
     dice = random.Random(7)
     waiting = [
         workload(
@@ -99,14 +98,14 @@ def test_positions_agree_with_a_plain_sort(url: str) -> None:
         )
         for n in range(300)
     ]
-    remember(url, *waiting)
+    remember(migrated, *waiting)
     ordered = sorted(waiting, key=lambda w: (not w.sticky, -w.priority, w.queued_at, w.uid))
     seen: dict[tuple[str, str], int] = {}
     want = []
     for position, w in enumerate(ordered):
         local = seen[w.namespace, w.local_queue] = seen.get((w.namespace, w.local_queue), -1) + 1
         want.append((w.uid, position, local))
-    engine = open_database(url)
+    engine = open_database(migrated)
     with engine.connect() as connection:
         got = read.pending(connection, "cq", limit=1000)
         assert [(p.workload.uid, p.in_cluster_queue, p.in_local_queue) for p in got] == want

@@ -67,12 +67,6 @@ def rows(url: str, record: Any, *columns: str) -> list[Any]:
         engine.dispose()
 
 
-@pytest.fixture
-def migrated(url: str) -> str:
-    migrate.upgrade(url)
-    return url
-
-
 def test_what_is_told_is_written(migrated: str) -> None:
     health = written(
         migrated,
