@@ -8,6 +8,7 @@ its seconds for a handshake and for a request.
 
 from __future__ import annotations
 
+import errno
 import logging
 import ssl
 import threading
@@ -49,14 +50,17 @@ _CURVES: Final = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X2551
 
 
 class TLSConnection(ssl.SSLSocket):
-    """Blocking means: until the time for this handshake or request is up."""
+    """Blocking means: until the time for this handshake or request is up. Then the connection counts as lost."""
 
     _deadline = 0.0
 
     def do_handshake(self, block: bool = False) -> None:
         self._deadline = time.monotonic() + _HANDSHAKE_SECONDS
         self.settimeout(_HANDSHAKE_SECONDS)
-        super().do_handshake(block)
+        try:
+            super().do_handshake(block)
+        except TimeoutError as error:
+            raise ConnectionResetError(errno.ECONNRESET, "the handshake took too long") from error
 
     def setblocking(self, flag: bool) -> None:
         if flag:
@@ -67,11 +71,11 @@ class TLSConnection(ssl.SSLSocket):
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         if self.gettimeout():
-            left = self._deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("the request took too long to arrive")
-            self.settimeout(left)
-        return super().recv(buflen, flags)
+            self.settimeout(max(0.001, self._deadline - time.monotonic()))
+        try:
+            return super().recv(buflen, flags)
+        except TimeoutError as error:
+            raise ConnectionResetError(errno.ECONNRESET, "the request took too long to arrive") from error
 
 
 class TLSContext(ssl.SSLContext):

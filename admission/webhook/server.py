@@ -150,11 +150,8 @@ class _Application(BaseApplication):  # type: ignore[misc]
         self._caches.start()
         if self._settings.internal_cert_management.enable:
             _in_background(self._keep_certificates)
-        told = False
         while not (self._caches.synced and self._has_certificate()):
             worker.notify()
-            if not told and worker.ppid != os.getppid():
-                os._exit(1)
             time.sleep(_START_STEP_SECONDS)
 
     def _has_certificate(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -419,6 +421,36 @@ def test_hostile_quantities_are_judged(tenant: Api, ns: str, quantity: str) -> N
         assert gates(tenant.create(body)) == GATES
         return
     refused(lambda: tenant.create(body))
+
+
+# ------------------------------------------------------------------ strangers at the door
+
+
+def test_nobody_keeps_the_webhook_from_answering(webhook: WebhookProcess, tenant: Api, ns: str) -> None:
+    """More clients than it has threads say nothing, or half of what they have to; one does not speak TLS at all."""
+    address = ("127.0.0.1", webhook.settings.webhook.port)
+    half_a_hello = bytes.fromhex("16030100c8010000c40303")
+    with contextlib.ExitStack() as open_:
+        for said in (b"", half_a_hello, b"GET / HTTP/1.1\r\n\r\n"):
+            for _ in range(40):
+                stranger = open_.enter_context(socket.create_connection(address))
+                stranger.sendall(said)
+        begun = time.monotonic()
+        assert gates(tenant.create(pod(ns, {QUEUE: "q"}))) == GATES
+        assert time.monotonic() - begun < 9
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(webhook: WebhookProcess) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    head = "POST /mutate--v1-pod HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    plain = socket.create_connection(("127.0.0.1", webhook.settings.webhook.port))
+    with context.wrap_socket(plain) as connection:
+        connection.settimeout(20)
+        connection.sendall(head.encode())
+        begun = time.monotonic()
+        assert b"HTTP/1.1 400" in connection.recv(1000)
+        assert 5 < time.monotonic() - begun < 15
 
 
 # ------------------------------------------------------------------ the webhook is down
