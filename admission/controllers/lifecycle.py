@@ -75,9 +75,10 @@ def reconcile(workload: Workload, facts: Facts, now: float) -> Verdict:
             wakes.append(step.wake_at)
         tells.extend(step.tells)
         deletes.extend(step.deletes)
-        changed = step.workload
-        if _is_for_now(workload, changed):
-            break
+        if step.workload is not changed:
+            changed = step.workload
+            if _is_for_now(workload, changed):
+                break
     patches = workload_patches(workload, changed)
     return Verdict((*patches, *deletes, *tells), min(wakes, default=None))
 
