@@ -38,10 +38,6 @@ class Child:
         self._spawned = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process is not None and self._process.returncode is None else None
-
     async def start(self) -> None:
         """Run it until `stop`. Returns when it was started for the first time."""
         self._running = asyncio.ensure_future(self._run())

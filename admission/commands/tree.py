@@ -19,9 +19,9 @@ from admission.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that each step of an orderly end may take; together below three.
-_CONTROLLER_PATIENCE = 1.5
-_WEBHOOK_PATIENCE = 1.0
+#: Seconds after which the webhook is ended even if the others have not, and after which whatever is left is killed.
+_WEBHOOK_STAYS = 1.2
+_PATIENCE = 2.4
 _PROBE_SECONDS = 1.0
 
 
@@ -56,11 +56,13 @@ class Tree:
             await self.stop()
 
     async def stop(self) -> None:
+        """End everything, within three seconds."""
         if self._probes is not None:
             self._probes.close()
         first = [self.controller, *([self.inspection] if self.inspection else [])]
-        await asyncio.gather(*(child.stop(_CONTROLLER_PATIENCE) for child in first))
-        await self.webhook.stop(_WEBHOOK_PATIENCE)
+        ending = [asyncio.ensure_future(child.stop(_PATIENCE)) for child in first]
+        await asyncio.wait(ending, timeout=_WEBHOOK_STAYS)
+        await asyncio.gather(self.webhook.stop(_PATIENCE - _WEBHOOK_STAYS), *ending)
         logger.info("ended")
 
     async def missing(self) -> list[str]:

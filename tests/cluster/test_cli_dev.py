@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+import urllib3
 import yaml
 
 from admission.commands import lifeline
@@ -206,3 +208,44 @@ def test_removal_leaves_no_webhook_behind(dev: Dev) -> None:
     kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy"]
     assert [dev.plane.api.list(kind, selector="app.kubernetes.io/name=muster") for kind in kinds] == [[], [], []]
     eventually(lambda: dev.plane.api.create(job("accepted")))
+
+
+def test_what_is_decided_can_be_inspected(dev: Dev) -> None:
+    dev.start()
+    api = dev.plane.api
+    spec = {
+        "namespaceSelector": {},
+        "resourceGroups": [
+            {
+                "coveredResources": ["cpu"],
+                "flavors": [{"name": "seen", "resources": [{"name": "cpu", "nominalQuota": "1"}]}],
+            }
+        ],
+    }
+    made = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
+    api.create(flavor("seen"))
+    api.create({**made, "kind": "ClusterQueue", "metadata": {"name": "seen"}, "spec": spec})
+    local = {"name": "seen", "namespace": "default"}
+    api.create({**made, "kind": "LocalQueue", "metadata": local, "spec": {"clusterQueue": "seen"}})
+    for i in range(3):
+        body = job(f"seen-{i}", "seen")
+        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+        api.create(body)
+    ports = yaml.safe_load((dev.folder / "ports.json").read_text())
+    urllib3.disable_warnings()
+
+    def asked(path: str, port: int, token: str = dev.plane.token) -> requests.Response:
+        headers = {"Authorization": f"Bearer {token}"}
+        return requests.get(f"https://127.0.0.1:{port}{path}", headers=headers, verify=False, timeout=10)
+
+    def pending() -> bool:
+        with contextlib.suppress(requests.RequestException):
+            path = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/seen/pendingworkloads"
+            items = asked(path, ports["visibility"]).json().get("items", [])
+            return [item["positionInClusterQueue"] for item in items] == [0, 1]
+        return False
+
+    eventually(pending, seconds=30)
+    assert asked("/api/v1/queues", ports["inspection"]).status_code == 200
+    assert asked("/api/v1/queues", ports["inspection"], "made-up").status_code == 401
+    assert dev.end(signal.SIGTERM) < 3
