@@ -219,6 +219,9 @@ class Books:
         assert record.queue is not None  # noqa: S101
         del self.claimants[record.uid], record.queue.claimants[record.uid]
         self.stir(record.queue, claim.usage)
+        for victim in claim.victims.values():  # whoever may evict them can count on them again
+            if victim.holder is not None:
+                self.stir(victim.holder, victim.charges)
         self.nodes_stirred = self.nodes_stirred or any(one.topology is not None for one in claim.assignments)
 
     def lift(self, claim: Claim) -> None:

@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 from queues.core.demand import flavors_of
 from queues.core.explain import waits_for
+from queues.core.flavors import Progress
 from queues.core.fungibility import Mode
 from queues.core.model import (
     Admission,
     CheckName,
     ClusterQueue,
+    FlavorResource,
     PodSetAssignment,
     PreemptionPolicy,
     Timestamp,
@@ -23,11 +25,12 @@ from queues.core.model import (
 from queues.core.nomination import Entry, nominate, still_fits, still_works
 from queues.core.plan import Admit, Decision, Evict, Hold, Plan
 from queues.core.policy import Policy
-from queues.core.preemption.classical import Target
+from queues.core.preemption.candidates import Target
 from queues.core.quantities import left, total
 from queues.core.reasons import Code, Preempted, Reason
 from queues.core.records import Claim, QueueRecord, Standing, WorkloadRecord
 from queues.core.state import State
+from queues.core.strategy import chosen
 from queues.core.tree import Account
 
 _HUMAN = {
@@ -59,8 +62,7 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
         # 4. Judge each on its own.
         entries = [cycle.nominate(record) for record in heads]
         # 5. Who borrows least goes first, then the highest priority and the longest wait.
-        line: list[Entry | Standing] = [*entries, *state.waiting.standing_with(heads)]
-        line.sort(key=cycle.turn)
+        line = cycle.strategy.line([*entries, *state.waiting.standing_with(heads)])
         # 6. Carry them out one after the other, as far as they still hold.
         for entry in line:
             cycle.process(entry)
@@ -74,11 +76,14 @@ class _Cycle:
         self.state = state
         self.now = now
         self.policy = policy
+        self.strategy = chosen(policy)
         self.plan: list[Decision] = []
         #: Nobody else may start before the pods of those who did are ready.
         self.is_blocked = False
         #: Something was admitted or claimed since the entries of this round were judged.
         self._changed = False
+        #: Where the present scan of a workload's flavors stopped so far. With several pod sets it could go in circles.
+        self._stops: dict[Uid, list[Progress]] = {}
         #: What heads of StrictFIFO queues keep from those behind them for the rest of this round.
         self._kept: list[tuple[Account, int]] = []
 
@@ -92,14 +97,7 @@ class _Cycle:
                 if other is not record:
                     self.state.books.unclaim(other)
         record.reason = None
-        return nominate(self.state, record, self.policy)
-
-    def turn(self, entry: Entry | Standing) -> tuple[int, int, Timestamp, Uid]:
-        if isinstance(entry, Standing):
-            return entry.turn
-        workload = entry.record.workload
-        priority = -workload.priority if self.policy.priority_sorting_within_cohort else 0
-        return (entry.assignment.level, priority, workload.queued_at, workload.uid)
+        return nominate(self.state, record, self.policy, self.strategy)
 
     def process(self, entry: Entry | Standing) -> None:
         if isinstance(entry, Standing):
@@ -108,7 +106,7 @@ class _Cycle:
             self._wait_on(entry)
         elif entry.fits_now:
             self._start(entry)
-        elif entry.targets:
+        elif entry.can_wait:
             self._preempt(entry)
         else:
             self._wait(entry)
@@ -166,7 +164,7 @@ class _Cycle:
         record.progress = {}
         self._changed = True
         self.state.waiting.reorder(record)
-        self._park(entry, waits_for(entry.assignment, len(victims)))
+        self._park(entry, waits_for(entry.assignment, len(victims)), None)
 
     def _wait_on(self, entry: Entry) -> None:
         claim = entry.record.claim
@@ -180,17 +178,23 @@ class _Cycle:
         known = None if group is None else group.reason
         if known is None or known.code is not Code.WAITING_FOR_PREEMPTED_WORKLOADS:
             known = waits_for(entry.assignment, len(claim.victims))
-        self._park(entry, known)
+        self._park(entry, known, None)
 
     def _wait(self, entry: Entry) -> None:
         record = entry.record
         self._give_up_claim(record)
         progress = entry.assignment.progress
-        if progress and progress != record.progress:
+        stops = self._stops.setdefault(record.uid, [])
+        if not record.progress:
+            stops.clear()
+        if progress and progress not in stops:
+            stops.append(progress)
             record.progress = progress  # there are flavors left to look at
             return
+        # After a search that began in the middle, what was looked at before may help as well.
+        watch = None if record.progress else frozenset(entry.assignment.watched)
         record.progress = {}
-        self._park(entry, entry.reason())
+        self._park(entry, entry.reason(), watch)
         self._stand(entry)
 
     # ------------------------------------------------------------------ keeping quota for a head
@@ -209,7 +213,7 @@ class _Cycle:
             and waits_for_quota
             and spec.preemption.reclaim_within_cohort is not PreemptionPolicy.ANY
         ):
-            standing = Standing(entry.record, self.turn(entry), entry.assignment.usage)
+            standing = Standing(entry.record, entry.assignment.level, entry.assignment.usage)
             self.state.waiting.stand(entry.queue, standing)
             self._keep(standing)
         else:
@@ -219,7 +223,7 @@ class _Cycle:
         """Until the end of the round: its nominal quota, or what it may borrow as well if it has to borrow."""
         queue = standing.record.queue
         assert queue is not None  # noqa: S101
-        borrows = standing.turn[0] > 0
+        borrows = standing.level > 0
         for unit, amount in standing.usage.items():
             ahead = queue.node.account(unit).ahead
             if not borrows:
@@ -245,18 +249,17 @@ class _Cycle:
             account.charge(amount)
         self._kept = kept
         if is_kept_back:
-            self._park(entry, _KEPT_BACK)
+            self._park(entry, _KEPT_BACK, None)
         return is_kept_back
 
     # ------------------------------------------------------------------ parking
 
-    def _park(self, entry: Entry, reason: Reason) -> None:
-        record, waiting, assignment = entry.record, self.state.waiting, entry.assignment
+    def _park(self, entry: Entry, reason: Reason, watch: frozenset[FlavorResource] | None) -> None:
+        record, waiting = entry.record, self.state.waiting
         group = record.group
         if group is None or group.head() is not record:
             return
-        watch = None if record.claim is not None else frozenset(assignment.watched)
-        waiting.park(entry.queue, group, reason, watch, watches_nodes=assignment.watches_nodes)
+        waiting.park(entry.queue, group, reason, watch, watches_nodes=entry.assignment.watches_nodes)
         waiting.tell(record, exactly=True)
 
     def _give_up_claim(self, record: WorkloadRecord) -> None:

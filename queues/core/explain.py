@@ -53,7 +53,7 @@ def why_not(assignment: Assignment, extra: Refusal | None = None) -> Reason:
 def waits_for(assignment: Assignment, victims: int) -> Reason:
     """The reason of a workload that starts as soon as others have given back what they were asked for."""
     why = why_not(assignment)
-    pending = f"Pending the preemption of {victims} workload(s)"
+    pending = f"Pending the preemption of {victims} workload(s)" if victims else "Pending preemptions for others"
     message = f"{why.message}. {pending}" if why.message else pending
     return Reason(Code.WAITING_FOR_PREEMPTED_WORKLOADS, message, why.shortages)
 

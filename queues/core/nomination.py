@@ -7,22 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from queues.core.books import Books
 from queues.core.demand import counts_of
 from queues.core.explain import why_not
 from queues.core.flavors import Assignment, PodSetPlan, Terms, assign
 from queues.core.fungibility import WORST, Grade, Mode
-from queues.core.model import FlavorResource, PodSetAssignment, PreemptionPolicy
+from queues.core.model import FlavorResource, PodSetAssignment, Preemption, PreemptionPolicy
 from queues.core.partial import Counts, can_be_reduced, most_that_fit
 from queues.core.placing import Places, find_places, places_still_fit, plans_to_place
 from queues.core.policy import Policy
-from queues.core.preemption.classical import Need, Target, find_targets
+from queues.core.preemption.candidates import Need, Target
 from queues.core.quantities import fits
 from queues.core.reasons import Reason
 from queues.core.records import Claim, QueueRecord, WorkloadRecord
 from queues.core.refusals import Refusal
 from queues.core.state import State
 from queues.core.tree import Account
+
+
+class Preempting(Protocol):
+    """The part of a strategy that says who can be evicted."""
+
+    def may_borrow(self, preemption: Preemption) -> bool:
+        """Whether a preemptor may go beyond its nominal quota while it takes quota from other queues."""
+        ...
+
+    def find_targets(self, need: Need, books: Books) -> list[Target]:
+        """Whom to evict; nobody when that would not be enough."""
+        ...
 
 
 @dataclass(slots=True)
@@ -36,10 +50,22 @@ class Entry:
     obstacle: Refusal | None = None
     #: It goes on waiting for those who were evicted for it before.
     goes_on_waiting: bool = False
+    #: Those who leave already give back enough for it too: nobody else has to go.
+    waits_for_others: bool = False
+
+    @property
+    def level(self) -> int:
+        """How far up the tree it has to borrow."""
+        return self.assignment.level
 
     @property
     def fits_now(self) -> bool:
         return self.assignment.mode is Mode.FIT
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether it starts once those who are evicted, for it or for others, are gone."""
+        return bool(self.targets) or self.waits_for_others
 
     def reason(self) -> Reason:
         return why_not(self.assignment, self.obstacle)
@@ -48,11 +74,11 @@ class Entry:
         return tuple([_pod_set_assignment(plan) for plan in self.assignment.plans])
 
 
-def nominate(state: State, record: WorkloadRecord, policy: Policy) -> Entry:
+def nominate(state: State, record: WorkloadRecord, policy: Policy, strategy: Preempting) -> Entry:
     """Cost: see `flavors.assign`, `placing.find_places` and `classical.find_targets`."""
     queue = record.queue
     assert queue is not None  # noqa: S101
-    judge = _Judge(state, record, queue, policy)
+    judge = _Judge(state, record, queue, policy, strategy)
     claim = record.claim
     if claim is None:
         return judge.full()
@@ -97,13 +123,16 @@ def _fits_ahead(queue: QueueRecord, usage: dict[FlavorResource, int]) -> bool:
 
 
 class _Judge:
-    def __init__(self, state: State, record: WorkloadRecord, queue: QueueRecord, policy: Policy) -> None:
+    def __init__(
+        self, state: State, record: WorkloadRecord, queue: QueueRecord, policy: Policy, strategy: Preempting
+    ) -> None:
         assert queue.spec is not None  # noqa: S101
         self.state = state
         self.books = state.books
         self.record = record
         self.queue = queue
         self.policy = policy
+        self.strategy = strategy
         self.preemption = queue.spec.preemption
         self.can_preempt = (
             self.preemption.within_cluster_queue is not PreemptionPolicy.NEVER
@@ -118,7 +147,7 @@ class _Judge:
         pod_sets = self.record.workload.pod_sets
         counts = counts_of(self.record.workload)
         entry = self._entry(counts, self._probe)
-        if entry.fits_now or entry.targets or not self.policy.partial_admission:
+        if entry.fits_now or entry.can_wait or not self.policy.partial_admission:
             return entry
         if not can_be_reduced(pod_sets, counts):
             return entry
@@ -159,7 +188,7 @@ class _Judge:
 
     def _startable(self, counts: Counts) -> Entry | None:
         entry = self._entry(counts, self._probe)
-        return entry if entry.fits_now or entry.targets else None
+        return entry if entry.fits_now or entry.can_wait else None
 
     def _entry(self, counts: Counts, probe: Callable[[FlavorResource, Account, int], Grade]) -> Entry:
         terms = Terms(
@@ -167,7 +196,7 @@ class _Judge:
             domains=self.books.domains,
             quota_check=self.policy.quota_check,
             probe=probe,
-            preempts_while_borrowing=self.preemption.borrow_within_cohort is not PreemptionPolicy.NEVER,
+            preempts_while_borrowing=self.strategy.may_borrow(self.preemption),
             has_claims=bool(self.books.claimants),
         )
         pod_sets = tuple(zip(self.record.workload.pod_sets, counts, strict=True))
@@ -215,8 +244,10 @@ class _Judge:
         level, _ = ahead.lowest_fit(amount)
         if not self.can_preempt:
             return Grade(Mode.NO_CANDIDATES, level)
+        if fits(amount, ahead.available):
+            return Grade(Mode.RECLAIM, level)
         need = Need(self.record, self.queue, {unit: amount}, frozenset((unit,)), _anywhere)
-        targets = self._probed[unit, amount] = find_targets(need, self.books, self.books.queue_at)
+        targets = self._probed[unit, amount] = self.strategy.find_targets(need, self.books)
         if not targets:
             return Grade(Mode.NO_CANDIDATES, level)
         for target in targets:
@@ -231,6 +262,9 @@ class _Judge:
         if not self.can_preempt:
             return
         assignment = entry.assignment
+        if not plans and _fits_ahead(self.queue, assignment.usage):
+            entry.waits_for_others = True
+            return
         if not plans and len(assignment.usage) == 1:
             known = self._probed.get(next(iter(assignment.usage.items())))
             if known is not None:
@@ -251,7 +285,7 @@ class _Judge:
             frozenset(assignment.short),
             nodes_fit if plans else _anywhere,
         )
-        entry.targets = find_targets(need, self.books, self.books.queue_at)
+        entry.targets = self.strategy.find_targets(need, self.books)
         if entry.targets and plans:
             self._place_without(entry, plans)
 

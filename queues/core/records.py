@@ -118,11 +118,12 @@ class Claim:
 class Standing:
     """The head of a StrictFIFO queue that waits without victims.
 
-    In each cycle it stands in line with its `turn` and keeps those behind it from taking what it waits for.
+    In each cycle it stands in line and keeps those behind it from taking what it waits for; `level` is how far up it
+    would have to borrow.
     """
 
     record: WorkloadRecord
-    turn: tuple[int, int, float, Uid]
+    level: int
     usage: Mapping[FlavorResource, int]
 
 

@@ -25,6 +25,7 @@ from queues.core.model import (
     ObjectKey,
     QueueingStrategy,
     ResourceFlavor,
+    Timestamp,
     Topology,
     TopologyName,
     Uid,
@@ -121,9 +122,11 @@ class State(Readings):
             self.waiting.withdraw(record)  # while it still has the LocalQueue that counts it
         self.books.move_home(record, self.books.local_queue(workload.queue))
         if workload.admission is not None:
-            self._hold(record, workload.admission, evicted=workload.evicted)
-            if was_holding and old.priority != workload.priority and record.holder is not None:
-                self.books.stir(record.holder, record.charges)
+            # News that an admission was written is older than an eviction that was decided since.
+            confirms = was_holding and old.admission is None and record.evicted
+            self._hold(record, workload.admission, evicted=workload.evicted or confirms)
+            if was_holding and record.holder is not None and _rank(old) != _rank(workload):
+                self.books.stir(record.holder, record.charges)  # others may evict it now
             return
         if was_holding:
             self.release(record)
@@ -384,6 +387,10 @@ class State(Readings):
             for queue in self.books.queues.values():
                 self.waiting.wake_queue(queue)
         self.waiting.wake_due(now)
+
+
+def _rank(workload: Workload) -> tuple[int, Timestamp]:
+    return (workload.priority, workload.queued_at)
 
 
 def _stays(old: Workload, new: Workload) -> bool:

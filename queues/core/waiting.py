@@ -54,7 +54,7 @@ class Waiting:
         if barred is not None:
             record.stage = Stage.BARRED
             record.reason = barred[0]
-            self.tell(record)
+            self.tell(record, exactly=True)
         elif workload.eligible_at > self.now:
             record.stage = Stage.BACKING_OFF
             record.reason = Reason(Code.PENDING_EVALUATION, "The workload waits until its back-off ends")

@@ -6,7 +6,7 @@ more than their own. It never tests whether evicting them would be enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -56,6 +56,29 @@ class Candidates:
 
 Queues = dict[Node, QueueRecord]
 
+#: Whether the pods would find their place on the nodes as they are in the simulation.
+NodesFit = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One who has to go, and on what ground."""
+
+    record: WorkloadRecord
+    queue: QueueRecord
+    reason: Preempted
+
+
+@dataclass(slots=True)
+class Need:
+    """`usage` is all that the workload takes; `short` what of it is missing."""
+
+    record: WorkloadRecord
+    queue: QueueRecord
+    usage: dict[FlavorResource, int]
+    short: frozenset[FlavorResource]
+    nodes_fit: NodesFit
+
 
 def may_evict(policy: PreemptionPolicy, preemptor: WorkloadRecord, candidate: WorkloadRecord) -> bool:
     match policy:
@@ -71,14 +94,9 @@ def may_evict(policy: PreemptionPolicy, preemptor: WorkloadRecord, candidate: Wo
             )
 
 
-def find_candidates(
-    preemptor: WorkloadRecord,
-    queue: QueueRecord,
-    usage: dict[FlavorResource, int],
-    short: frozenset[FlavorResource],
-    queue_at: Queues,
-) -> Candidates:
+def find_candidates(need: Need, queue_at: Queues) -> Candidates:
     """Cost: the workloads of the own queue and of all queues in the tree that use more than their own."""
+    preemptor, queue, short = need.record, need.queue, need.short
     assert queue.spec is not None  # noqa: S101
     policies = queue.spec.preemption
     own = [
@@ -89,7 +107,7 @@ def find_candidates(
     hierarchical: list[Candidate] = []
     by_priority: list[Candidate] = []
     if policies.reclaim_within_cohort is not PreemptionPolicy.NEVER:
-        for found in _in_cohorts(preemptor, queue, usage, short, queue_at):
+        for found in _in_cohorts(need, queue_at):
             (hierarchical if found.kind is Kind.HIERARCHICAL else by_priority).append(found)
     classes = [sorted(one, key=lambda found: _rank(found, queue)) for one in (hierarchical, by_priority, own)]
     ordered = [found for one in classes for found in one if found.record.evicted]
@@ -111,23 +129,18 @@ def _holders(queue: QueueRecord, short: frozenset[FlavorResource]) -> Iterator[W
             yield record
 
 
-def _in_cohorts(
-    preemptor: WorkloadRecord,
-    queue: QueueRecord,
-    usage: dict[FlavorResource, int],
-    short: frozenset[FlavorResource],
-    queue_at: Queues,
-) -> Iterator[Candidate]:
+def _in_cohorts(need: Need, queue_at: Queues) -> Iterator[Candidate]:
     """Walk up from the queue, collecting what uses more than its own on the way.
 
     Once the request fits into a subtree's own quota, what lies outside of that subtree is reclaimed as its right
     (hierarchical); what lies inside is a matter of priority and of borrowing.
     """
+    preemptor, queue, short = need.record, need.queue, need.short
     assert queue.spec is not None  # noqa: S101
     policies = queue.spec.preemption
-    node, rest = queue.node, usage
+    node = queue.node
     below: Node | None = None
-    has_advantage, rest = _fits_own(node, rest)
+    has_advantage, rest = _fits_own(node, need.usage)
     for ancestor in node.path():
         for other in _above_quota(ancestor, below, queue.node, short):
             holder = queue_at[other]

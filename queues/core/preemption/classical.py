@@ -6,49 +6,25 @@ back before it returns. It never touches what is really held.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from queues.core.books import Books
-from queues.core.model import FlavorResource, PreemptionPolicy
+from queues.core.model import PreemptionPolicy
 from queues.core.preemption.candidates import (
     REASONS,
     Candidate,
     Candidates,
     Kind,
+    Need,
     Queues,
+    Target,
     find_candidates,
 )
 from queues.core.quantities import fits
-from queues.core.reasons import Preempted
-from queues.core.records import QueueRecord, WorkloadRecord
-
-#: Whether the pods would find their place on the nodes as they are in the simulation.
-NodesFit = Callable[[], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    record: WorkloadRecord
-    queue: QueueRecord
-    reason: Preempted
-
-
-@dataclass(slots=True)
-class Need:
-    """`usage` is all that the workload takes; `short` what of it is missing."""
-
-    record: WorkloadRecord
-    queue: QueueRecord
-    usage: dict[FlavorResource, int]
-    short: frozenset[FlavorResource]
-    nodes_fit: NodesFit
 
 
 def find_targets(need: Need, books: Books, queue_at: Queues) -> list[Target]:
     """Whom to evict; nobody when that would not be enough. Cost: the candidates times the units requested."""
     assert need.queue.spec is not None  # noqa: S101
-    candidates = find_candidates(need.record, need.queue, need.usage, need.short, queue_at)
+    candidates = find_candidates(need, queue_at)
     if not candidates.ordered:
         return []
     for may_borrow in _attempts(need, candidates):

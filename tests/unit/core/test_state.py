@@ -18,6 +18,7 @@ from tests.builders import (
     ANY,
     FLAVOR,
     GPU,
+    LOWER,
     admitted,
     check,
     cluster_queue,
@@ -402,3 +403,17 @@ def test_after_a_restart_the_books_and_the_plan_do_not_depend_on_the_order_of_ev
     assert len(plans) == 1
     assert len(usages) == 1
     assert usages == {repr([made.state.usage(name) for name in "abs"])}
+
+
+def test_news_of_an_admission_does_not_undo_an_eviction_decided_since(play):
+    made = play().queues(cluster_queue("q").gpus(1).within(LOWER))
+    made.submit(workload("x").queue("q"))
+    (admit,) = made.decide()
+    made.submit(workload("w").queue("q").priority(1))
+    assert evicted(made.decide()) == ["x"]
+    made.change(replace(made.objects["x"], admission=admit.admission))
+    assert made.decide() == ()
+    made.change(replace(made.objects["x"], evicted=True))
+    assert made.decide() == ()
+    made.release("x")
+    assert admitted(made.decide()) == ["w"]

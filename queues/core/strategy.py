@@ -1,0 +1,48 @@
+"""Chooses the rules of one cycle by the policy: in which order entries are carried out, and whom a preemptor may evict.
+
+A strategy works on entries that were judged already and on the books. It holds no state of its own, so that another
+set of rules is another class here and no condition anywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from queues.core.books import Books
+from queues.core.model import Preemption, PreemptionPolicy, Timestamp, Uid
+from queues.core.nomination import Entry, Preempting
+from queues.core.policy import Policy
+from queues.core.preemption import classical
+from queues.core.preemption.candidates import Need, Target
+from queues.core.records import Standing
+
+
+class Strategy(Preempting, Protocol):
+    def line(self, entries: Sequence[Entry | Standing]) -> Iterable[Entry | Standing]:
+        """The entries in their turn. Usage may change while the result is read."""
+        ...
+
+
+class Classical:
+    """Who borrows least goes first, then the highest priority and the longest wait."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._by_priority = policy.priority_sorting_within_cohort
+
+    def line(self, entries: Sequence[Entry | Standing]) -> Iterable[Entry | Standing]:
+        return sorted(entries, key=self._turn)
+
+    def may_borrow(self, preemption: Preemption) -> bool:
+        return preemption.borrow_within_cohort is not PreemptionPolicy.NEVER
+
+    def find_targets(self, need: Need, books: Books) -> list[Target]:
+        return classical.find_targets(need, books, books.queue_at)
+
+    def _turn(self, entry: Entry | Standing) -> tuple[int, int, Timestamp, Uid]:
+        workload = entry.record.workload
+        return (entry.level, -workload.priority if self._by_priority else 0, workload.queued_at, workload.uid)
+
+
+def chosen(policy: Policy) -> Strategy:
+    return Classical(policy)
