@@ -138,6 +138,8 @@ def row(present: Present) -> entries.WorkloadRow:
     for pod_set in core.pod_sets:
         for resource, amount in pod_set.requests.items():
             requests[resource] = requests.get(resource, 0) + amount * pod_set.count
+        for resource, amount in pod_set.shared.items():
+            requests[resource] = requests.get(resource, 0) + amount
     flavors: dict[str, str] = {
         resource: flavor
         for assigned in (core.admission.pod_sets if core.admission is not None else ())

@@ -6,11 +6,12 @@ never write to the cluster or decide: that is the loop's, with what it finds her
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from admission.api import core, kueue, names
+from admission.api import core, devices, kueue, names
 from admission.controllers import conditions, observe
 from admission.controllers.act import Answer, Gone, Written
 from admission.controllers.inbox import Observed
@@ -27,6 +28,8 @@ from admission.settings import Settings
 from queues.core import events, model
 from queues.core.plan import Admit, Decision, Evict
 from queues.core.state import State
+
+log = logging.getLogger(__name__)
 
 #: Kinds with the finalizer that keeps them while they are in use.
 FINALIZED = ("ClusterQueue", "ResourceFlavor", "AdmissionCheck", "Topology")
@@ -55,6 +58,10 @@ class Cluster:
         self.state = State()
         self.dirty = Dirty()
         self.told: dict[str, model.Workload] = {}
+        #: Workloads that the controller itself keeps out of the queue for a while, and why.
+        self.kept_back: dict[str, str] = {}
+        #: Uids of those that are gone or finished, for whoever remembers something of them.
+        self.ended: list[str] = []
         self.stirred = False
         self._placed: set[str] = set()
         waiting = settings.wait_for_pods_ready
@@ -70,6 +77,9 @@ class Cluster:
             "WorkloadPriorityClass": self._workload_priority_class,
             "PriorityClass": self._priority_class,
             "RuntimeClass": self._runtime_class,
+            "DeviceClass": self._device_class,
+            "ResourceClaimTemplate": self._claim,
+            "ResourceClaim": self._claim,
             "LimitRange": self._limit_range,
             "Node": self._node,
             "Pod": self._pod,
@@ -82,7 +92,7 @@ class Cluster:
     def take(self, item: Observed | Answer) -> None:
         """One delta or answer."""
         for kind, change in self._changes(item):
-            self._on[kind](change)
+            self._hear(kind, change)
 
     def fill(self, item: Observed | Answer) -> None:
         """The same before anything may be decided: only the objects; `tell_everything` follows."""
@@ -93,7 +103,16 @@ class Cluster:
         """The core hears of every object, and everything is dirty: the start after all informers are synced."""
         for kind in self.tables.kinds():
             for obj in self.tables.of(kind):
-                self._on[kind](Change(None, obj))
+                self._hear(kind, Change(None, obj))
+
+    def _hear(self, kind: str, change: Change[Any]) -> None:
+        try:
+            self._on[kind](change)
+        except Exception:  # a fault that one object brings to light must not stop everything, now and at each start
+            meta = change.either.metadata
+            log.exception(
+                "an object was not understood", extra={"kind": kind, "object": f"{meta.namespace}/{meta.name}"}
+            )
 
     def _changes(self, item: Observed | Answer) -> list[tuple[str, Change[Any]]]:
         match item:
@@ -237,6 +256,23 @@ class Cluster:
         for workload in self.tables.workloads:
             self.dirty.workloads[key_of(workload)] = None
 
+    def _device_class(self, change: Change[devices.DeviceClass]) -> None:
+        names_given = {each.spec.extended_resource_name for each in (change.before, change.after) if each is not None}
+        if not any(names_given) or (change.before and change.after and change.before.spec == change.after.spec):
+            return
+        self.values.classes_changed()
+        for workload in self.tables.workloads:
+            self.dirty.workloads[key_of(workload)] = None
+
+    def _claim(self, change: Change[devices.ResourceClaim] | Change[devices.ResourceClaimTemplate]) -> None:
+        """Where the scheduler writes allocations into claims, their spec stays as it is."""
+        if change.before is not None and change.after is not None and change.before.spec == change.after.spec:
+            return
+        claim = change.either
+        for workload in self.tables.workloads.where("claim", (claim.kind, *key_of(claim))):
+            self.values.claims_changed(workload.metadata.uid)
+            self.dirty.workloads[key_of(workload)] = None
+
     def _limit_range(self, change: Change[core.LimitRange]) -> None:
         namespace = change.either.metadata.namespace
         self.values.limits_changed(namespace)
@@ -314,17 +350,19 @@ class Cluster:
         """It is gone, or finished: it neither waits nor holds."""
         uid = workload.metadata.uid
         self.values.forget(uid)
+        self.kept_back.pop(uid, None)
+        self.ended.append(uid)
         if self.told.pop(uid, None) is not None:
             self.apply(events.WorkloadGone(model.Uid(uid)))
 
-    def tell(self, workload: kueue.Workload, kept_back: str | None = None) -> bool:
+    def tell(self, workload: kueue.Workload) -> bool:
         """Tells the core what the Workload is now; whether that was news."""
         uid = workload.metadata.uid
         if conditions.is_finished(workload):
             known = uid in self.told
             self.forget(workload)
             return known
-        value = self.value(workload, kept_back)
+        value = self.value(workload)
         if self.told.get(uid) == value:
             return False
         self.told[uid] = value
@@ -334,9 +372,9 @@ class Cluster:
             self.apply(events.PodsReadyChanged(value.uid, ready))
         return True
 
-    def value(self, workload: kueue.Workload, kept_back: str | None = None) -> model.Workload:
+    def value(self, workload: kueue.Workload) -> model.Workload:
         """The core's value of a Workload as it stands."""
-        return self.values.of(workload, kept_back)
+        return self.values.of(workload, self.kept_back.get(workload.metadata.uid))
 
     def stands_by(self, decision: Decision) -> bool:
         """Whether the core still means it: what it heard since may have made it forget a decision that had to wait."""

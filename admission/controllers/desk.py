@@ -58,7 +58,7 @@ class Desk:
         self._actor = actor
         self._holds = Holds()
         self._deferred: dict[str, Admit | Evict] = {}
-        self._kept_back: dict[str, tuple[float, str]] = {}
+        self._kept_until: dict[str, float] = {}
         self._failed_admissions: dict[str, int] = {}
         self._status_written: dict[OfStatus, float] = {}
 
@@ -123,7 +123,8 @@ class Desk:
             failures = self._failed_admissions.get(uid, 0) + 1
             self._failed_admissions[uid] = failures
             until = now + delay(report.fate, failures)
-            self._kept_back[uid] = (until, f"The admission could not be written: {report.message}")
+            self._kept_until[uid] = until
+            self._cluster.kept_back[uid] = f"The admission could not be written: {report.message}"
             self._wakes.at(OfWorkload(key), until)
         self._cluster.dirty.workloads[key] = None
 
@@ -135,6 +136,9 @@ class Desk:
             self._guarded(OfWorkload(key_of(workload)), now, self._tell, workload, now)
 
     def workloads(self, now: float) -> None:
+        ended, self._cluster.ended = self._cluster.ended, []
+        for uid in ended:
+            self._forget(uid)
         dirty = self._cluster.dirty.workloads
         keys, self._cluster.dirty.workloads = list(dirty), {}
         for key in keys:
@@ -159,13 +163,21 @@ class Desk:
 
     def _tell(self, workload: Workload, now: float) -> None:
         uid = workload.metadata.uid
-        until, why = self._kept_back.get(uid, (0.0, ""))
-        if until <= now:
-            self._kept_back.pop(uid, None)
-        self._cluster.tell(workload, why if until > now else None)
+        if self._kept_until.get(uid, now) <= now:
+            self._kept_until.pop(uid, None)
+            self._cluster.kept_back.pop(uid, None)
+        self._cluster.tell(workload)
         if conditions.is_finished(workload) or conditions.holds_quota(workload):
             self._holds.forget(uid)
         self._reporting.workload(key_of(workload), workload, now, self._holds.reason(uid))
+
+    def _forget(self, uid: str) -> None:
+        self._holds.forget(uid)
+        self._deferred.pop(uid, None)
+        self._kept_until.pop(uid, None)
+        self._failed_admissions.pop(uid, None)
+        for token in (OfDecision(uid), OfHold(uid)):
+            self._errands.forget(token)
 
     # ------------------------------------------------------------------ gangs
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from admission.api.core import LimitRange, PriorityClass, RuntimeClass
+from admission.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from admission.api.kueue import LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass
 from admission.api.meta import OwnerReference
 from admission.controllers.tables import Tables
@@ -44,6 +45,15 @@ class Look:
 
     def runtime_class(self, name: str) -> RuntimeClass | None:
         return self.tables.runtime_classes.get("", name)
+
+    def device_classes(self) -> Iterable[DeviceClass]:
+        return self.tables.device_classes
+
+    def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        return self.tables.resource_claims.get(namespace, name)
+
+    def resource_claim_template(self, namespace: str, name: str) -> ResourceClaimTemplate | None:
+        return self.tables.resource_claim_templates.get(namespace, name)
 
     def resource_flavor(self, name: str) -> ResourceFlavor | None:
         return self.tables.flavors.get("", name)

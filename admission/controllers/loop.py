@@ -20,7 +20,7 @@ from admission.controllers.inbox import Inbox
 from admission.controllers.metrics import Metrics
 from admission.controllers.reporting import Reporting, Sink
 from admission.controllers.sweep import Sweep
-from admission.controllers.tables import OPTIONAL, REQUIRED, WRITTEN
+from admission.controllers.tables import REQUIRED, WRITTEN, optional
 from admission.controllers.tokens import (
     OfDecision,
     OfFinalizer,
@@ -68,7 +68,7 @@ class Controller:
         self._inbox = Inbox()
         self._wakes = Wakes()
         self._cluster = Cluster(settings, enabled_adapters(settings) if adapters is None else adapters, clock)
-        self._watching = Watching(client, REQUIRED, OPTIONAL, self._inbox.put)
+        self._watching = Watching(client, REQUIRED, optional(settings), self._inbox.put)
         self._recorder = Recorder(client, clock=clock)
         self._actor = Actor(client, WRITTEN, self._recorder, self._inbox.put)
         self._reporting = Reporting(self._cluster, self.metrics, journal)

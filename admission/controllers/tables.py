@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from admission.api import core, kueue
+from admission.api import core, devices, kueue
 from admission.api.batch import Job
 from admission.api.meta import ObjectMeta
 from admission.controllers.conditions import is_finished
 from admission.controllers.observe import check_names, flavor_names, workload_name
 from admission.controllers.store import Table
+from admission.jobs.device_claims import resource_of_class
 from admission.kube import resources
 from admission.kube.resources import Resource
+from admission.settings import Settings
 
 #: Without these nothing can be decided; their absence is waited out.
 REQUIRED: tuple[Resource[Any], ...] = (
@@ -39,9 +41,20 @@ OPTIONAL: tuple[Resource[Any], ...] = (
     resources.PODS,
     resources.JOBS,
 )
+#: Read only where device classes are mapped to resources.
+DEVICES: tuple[Resource[Any], ...] = (
+    resources.DEVICE_CLASSES,
+    resources.RESOURCE_CLAIM_TEMPLATES,
+    resources.RESOURCE_CLAIMS,
+)
 
 #: Everything that is written to, by kind.
 WRITTEN: dict[str, Resource[Any]] = {each.kind: each for each in (*REQUIRED, *OPTIONAL)}
+
+
+def optional(settings: Settings) -> tuple[Resource[Any], ...]:
+    """What to follow besides `REQUIRED`, under these settings."""
+    return (*OPTIONAL, *DEVICES) if resource_of_class(settings) else OPTIONAL
 
 
 class Tables:
@@ -58,12 +71,21 @@ class Tables:
         self.workload_priority_classes: Table[kueue.WorkloadPriorityClass] = Table()
         self.priority_classes: Table[core.PriorityClass] = Table()
         self.runtime_classes: Table[core.RuntimeClass] = Table()
+        self.device_classes: Table[devices.DeviceClass] = Table()
+        self.resource_claim_templates: Table[devices.ResourceClaimTemplate] = Table()
+        self.resource_claims: Table[devices.ResourceClaim] = Table()
         self.limit_ranges: Table[core.LimitRange] = Table({"namespace": _namespace})
         self.nodes: Table[core.Node] = Table()
         self.jobs: Table[Job] = Table()
         self.pods: Table[core.Pod] = Table({"workload": _pod_workload})
         self.workloads: Table[kueue.Workload] = Table(
-            {"queue": _workload_queue, "namespace": _namespace, "priority class": _priority_class, "holds": _holds}
+            {
+                "queue": _workload_queue,
+                "namespace": _namespace,
+                "priority class": _priority_class,
+                "holds": _holds,
+                "claim": _claims,
+            }
         )
         self._by_kind: dict[str, Table[Any]] = {
             "ResourceFlavor": self.flavors,
@@ -76,6 +98,9 @@ class Tables:
             "WorkloadPriorityClass": self.workload_priority_classes,
             "PriorityClass": self.priority_classes,
             "RuntimeClass": self.runtime_classes,
+            "DeviceClass": self.device_classes,
+            "ResourceClaimTemplate": self.resource_claim_templates,
+            "ResourceClaim": self.resource_claims,
             "LimitRange": self.limit_ranges,
             "Node": self.nodes,
             "Job": self.jobs,
@@ -120,6 +145,22 @@ def _holds(workload: kueue.Workload) -> Iterable[Hashable]:
     """A finished Workload keeps its admission as history; it holds nothing."""
     admission = workload.status.admission
     return () if admission is None or is_finished(workload) else (admission.cluster_queue,)
+
+
+def _claims(workload: kueue.Workload) -> Iterable[Hashable]:
+    """By kind, namespace and name; templates are raw, and what is malformed names no claim."""
+    for pod_set in workload.spec.pod_sets:
+        spec = pod_set.template.get("spec")
+        claims = spec.get("resourceClaims") if isinstance(spec, dict) else None
+        for claim in claims if isinstance(claims, list) else ():
+            if not isinstance(claim, dict):
+                continue
+            for kind, field in (
+                ("ResourceClaimTemplate", "resourceClaimTemplateName"),
+                ("ResourceClaim", "resourceClaimName"),
+            ):
+                if isinstance(name := claim.get(field), str):
+                    yield kind, workload.metadata.namespace, name
 
 
 def _pod_workload(pod: core.Pod) -> Iterable[Hashable]:

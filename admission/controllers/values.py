@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from admission.api.kueue import Workload
-from admission.controllers import observe_workload
+from admission.controllers import conditions, observe_workload
 from admission.controllers.look import Look
 from admission.jobs.pod_sets import core_pod_sets
 from admission.jobs.requests import Misconfigured
@@ -33,8 +33,12 @@ class Values:
         self._limits[namespace] = self._limits.get(namespace, 0) + 1
 
     def classes_changed(self) -> None:
-        """RuntimeClasses: all requests are read again."""
+        """RuntimeClasses or device classes: all requests are read again."""
         self._classes += 1
+
+    def claims_changed(self, uid: str) -> None:
+        """What the Workload's pods claim is another: its requests are read again."""
+        self._pod_sets.pop(uid, None)
 
     def forget(self, uid: str) -> None:
         self._pod_sets.pop(uid, None)
@@ -60,6 +64,7 @@ class Values:
         version = (
             metadata.generation,
             workload.status.reclaimable_pods,
+            conditions.holds_quota(workload),
             self._classes,
             self._limits.get(metadata.namespace, 0),
         )
