@@ -44,6 +44,7 @@ lint: $(READY)  ## ruff, mypy --strict, import contracts, stale generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m admission.api.crds --check
+	$(BIN)/python -m admission.api.crds --overlay --check
 	$(BIN)/python -m admission.webhook.configuration --check
 
 format: $(READY)  ## Let ruff lay out the code
@@ -52,6 +53,7 @@ format: $(READY)  ## Let ruff lay out the code
 
 generate: $(READY)  ## The manifests that are made from the code
 	$(BIN)/python -m admission.api.crds
+	$(BIN)/python -m admission.api.crds --overlay
 	$(BIN)/python -m admission.webhook.configuration
 
 lock: $(READY)  ## New exact versions, with hashes, from pyproject.toml

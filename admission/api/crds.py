@@ -11,7 +11,7 @@ import difflib
 import inspect
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -29,23 +29,27 @@ _SCALARS = {str: "string", int: "integer", bool: "boolean"}
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or with `--check` compare them; 1 when they are stale."""
-    folder = webhook_config() / "crds"
+    """Write the files (with `--overlay` those of v1beta1), or with `--check` compare them; 1 when they are stale."""
+    folder, wanted = webhook_config() / "crds", files()
+    if overlay := "--overlay" in arguments:
+        from admission.api import v1beta1_crds
+
+        folder, wanted = webhook_config() / v1beta1_crds.FOLDER, v1beta1_crds.files()
     if "--check" in arguments:
-        differences = list(stale(folder))
+        differences = list(stale(folder, wanted))
         sys.stdout.writelines(differences)
         if differences:
-            sys.stderr.write("the CRDs are stale: run `python -m admission.api.crds`\n")
+            sys.stderr.write(f"they are stale: run `python -m admission.api.crds{' --overlay' if overlay else ''}`\n")
         return int(bool(differences))
-    folder.mkdir(exist_ok=True)
-    for name, text in files().items():
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in wanted.items():
         (folder / name).write_text(text)
     return 0
 
 
-def stale(folder: Path) -> Iterator[str]:
-    """The lines in which the folder differs from what the types make."""
-    wanted = files()
+def stale(folder: Path, wanted: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The lines in which the folder differs from what the types make: `wanted`, or else the CRDs."""
+    wanted = files() if wanted is None else wanted
     there = {path.name: path.read_text() for path in folder.glob("*.yaml")} if folder.is_dir() else {}
     for name in sorted(wanted.keys() | there.keys()):
         yield from difflib.unified_diff(
@@ -58,13 +62,13 @@ def stale(folder: Path) -> Iterator[str]:
 
 def files() -> dict[str, str]:
     """Name and text of every file: a CRD for each kind, and the kustomization that lists them."""
-    made = {f"{names.GROUP}_{kind.DEFINITION.plural}.yaml": _yaml(crd(kind)) for kind in KINDS}
+    made = {f"{names.GROUP}_{kind.DEFINITION.plural}.yaml": to_yaml(crd(kind)) for kind in KINDS}
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": sorted(made),
     }
-    return {**made, "kustomization.yaml": _yaml(kustomization)}
+    return {**made, "kustomization.yaml": to_yaml(kustomization)}
 
 
 def crd(kind: type[msgspec.Struct]) -> dict[str, Any]:
@@ -84,26 +88,24 @@ def crd(kind: type[msgspec.Struct]) -> dict[str, Any]:
                 **({"shortNames": list(definition.short_names)} if definition.short_names else {}),
             },
             "scope": "Namespaced" if definition.namespaced else "Cluster",
-            "versions": [
-                {
-                    "name": names.VERSION,
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": schema_of(kind)},
-                    **({"subresources": {"status": {}}} if definition.has_status else {}),
-                    **(
-                        {"selectableFields": [{"jsonPath": path} for path in definition.selectable]}
-                        if definition.selectable
-                        else {}
-                    ),
-                    **(
-                        {"additionalPrinterColumns": [_column(column) for column in definition.columns]}
-                        if definition.columns
-                        else {}
-                    ),
-                }
-            ],
+            "versions": [version(kind, names.VERSION, storage=True)],
         },
+    }
+
+
+def version(kind: type[msgspec.Struct], name: str, *, storage: bool) -> dict[str, Any]:
+    """What a CRD says of one version that is served."""
+    definition: Definition = kind.DEFINITION  # type: ignore[attr-defined]  # every kind has one
+    selectable = [{"jsonPath": path} for path in definition.selectable]
+    columns = [_column(column) for column in definition.columns]
+    return {
+        "name": name,
+        "served": True,
+        "storage": storage,
+        "schema": {"openAPIV3Schema": schema_of(kind)},
+        **({"subresources": {"status": {}}} if definition.has_status else {}),
+        **({"selectableFields": selectable} if selectable else {}),
+        **({"additionalPrinterColumns": columns} if columns else {}),
     }
 
 
@@ -224,8 +226,9 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _yaml(manifest: dict[str, Any]) -> str:
-    return _HEADER + yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, width=120)
+def to_yaml(*documents: Any) -> str:
+    """A generated file."""
+    return _HEADER + yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=120)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ from typing import Final
 GROUP: Final = "kueue.x-k8s.io"
 VERSION: Final = "v1beta2"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
+#: Served by the overlay only.
+V1BETA1: Final = "v1beta1"
+V1BETA1_API_VERSION: Final = f"{GROUP}/{V1BETA1}"
 VISIBILITY_GROUP: Final = "visibility.kueue.x-k8s.io"
 
 # ------------------------------------------------------------------ on jobs and pods, set by their users

@@ -198,10 +198,19 @@ class ResourceTransformation(Section, frozen=True):
     multiply_by: str = ""
 
 
+class DeviceClassSource(Section, frozen=True):
+    """Known so that it can be refused by name."""
+
+    counter: dict[str, Any] | None = None
+    capacity: dict[str, Any] | None = None
+
+
 class DeviceClassMapping(Section, frozen=True):
+    """Devices of these classes count as the resource `name`, one for each device."""
+
     name: str
     device_class_names: tuple[str, ...] = ()
-    sources: tuple[dict[str, Any], ...] = ()
+    sources: tuple[DeviceClassSource, ...] = ()
 
 
 class Resources(Section, frozen=True):
@@ -277,12 +286,16 @@ class Inspection(Section, frozen=True):
 
 
 class Muster(Section, frozen=True):
-    """`state_dir` empty: `muster` under the user's state directory."""
+    """`state_dir` empty: `muster` under the user's state directory.
+
+    `serve_v1beta1`: the CRDs serve v1beta1 as well (the overlay of that name), and the webhook converts.
+    """
 
     gpu_pods: GpuPods = GpuPods()
     journal: Journal = Journal()
     inspection: Inspection = Inspection()
     state_dir: str = ""
+    serve_v1beta1: bool = msgspec.field(default=False, name="serveV1beta1")
 
 
 class Settings(Section, frozen=True):

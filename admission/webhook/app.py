@@ -14,8 +14,9 @@ from typing import Any, Final
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
+from admission.api import v1beta1
 from admission.settings import Settings
-from admission.webhook import kinds, review
+from admission.webhook import conversion, kinds, review
 from admission.webhook.context import Caches, Context, Rules
 from admission.webhook.handling import Kind, mutated, validated
 
@@ -39,6 +40,9 @@ def create_app(settings: Settings, caches: Caches) -> Flask:
 
         return answer
 
+    def convert() -> Response:
+        return Response(conversion.answer(_body()), mimetype=_JSON)
+
     def let_through() -> Response:
         return _answered(_asked(), review.allowed())
 
@@ -50,21 +54,26 @@ def create_app(settings: Settings, caches: Caches) -> Flask:
         for verb in ("mutate", "validate"):
             path = kinds.path(verb, gvk)
             app.add_url_rule(path, path, let_through, methods=["POST"])
+    # Always: a CRD that still points here after a change of the settings must not be left without an answer.
+    app.add_url_rule(v1beta1.CONVERSION_PATH, v1beta1.CONVERSION_PATH, convert, methods=["POST"])
     app.register_error_handler(review.NotAReview, _not_a_review)
     app.register_error_handler(HTTPException, _refused)
     return app
 
 
 def _asked() -> review.Request:
+    return review.read(_body())
+
+
+def _body() -> bytes:
     if request.mimetype != _JSON:
         raise review.NotAReview(f"the content type is {request.mimetype[:100] or 'not given'}, not {_JSON}")
     try:
-        body = request.get_data(cache=False)
+        return request.get_data(cache=False)
     except RequestEntityTooLarge:
         raise
     except (HTTPException, OSError) as error:
         raise review.NotAReview(f"the body did not arrive: {error}") from error
-    return review.read(body)
 
 
 def _judged(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from admission.settings import Settings
 from admission.webhook.configuration import PART_OF, Reached, manifests
+from admission.webhook.conversion_publishing import publish_conversion
 
 if TYPE_CHECKING:
     from admission.kube.client import Client
@@ -33,6 +34,8 @@ async def publish(client: Client, settings: Settings, reached: Reached) -> None:
         for name in stored.keys() - wanted.keys():
             await client.delete(resource, None, name)
             logger.info("taken away", extra={"kind": resource.kind, "object": name})
+    if settings.muster.serve_v1beta1:
+        await publish_conversion(client, reached)
 
 
 async def _make_so(
