@@ -35,6 +35,7 @@ from admission.settings import Settings, dump, load, warnings
 if TYPE_CHECKING:
     from admission.commands.devcerts import Kept
     from admission.kube.client import Client
+    from admission.webhook.configuration import ByUrl
 
 logger = logging.getLogger(__name__)
 
@@ -123,14 +124,17 @@ class Session:
         from admission.kube.client import connect
 
         async with await connect(kubeconfig, component="dev") as client:
-            await install.crds(client)
+            certificates = Kept(self._place.folder, Path(self._settings.webhook.cert_dir), self._place.host)
+            converts = self._settings.muster.serve_v1beta1
+            await install.crds(client, self._reached(certificates) if converts else None)
             await install.namespace(client, self._settings.namespace)
             if not again:
                 await self._tree.start()
-            certificates = Kept(self._place.folder, Path(self._settings.webhook.cert_dir), self._place.host)
             await self._publish(client, certificates)
             await self._tree.wait_ready()
             await answered_through(client)
+            if converts:
+                await install.converting(client)
             self._tell_ready()
             await asyncio.gather(self._tree.start_inspection(), self._look_after(client, certificates))
 
@@ -169,9 +173,13 @@ class Session:
 
     async def _publish(self, client: Client, certificates: Kept) -> None:
         from admission.commands import install
+
+        await install.callers(client, self._settings, self._reached(certificates))
+
+    def _reached(self, certificates: Kept) -> ByUrl:
         from admission.webhook.configuration import ByUrl
 
-        await install.callers(client, self._settings, ByUrl(self._place.url, certificates.trusted))
+        return ByUrl(self._place.url, certificates.trusted)
 
     def _forget_readiness(self) -> None:
         if self._ready_file is not None:

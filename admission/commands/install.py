@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import yaml
 
+from admission.api import v1beta1
+from admission.api.names import GROUP, V1BETA1
 from admission.kube.client import Client
-from admission.kube.errors import NotFound
+from admission.kube.errors import ApiError, NotFound
 from admission.kube.resources import (
     ADMISSION_POLICIES,
     ADMISSION_POLICY_BINDINGS,
@@ -41,9 +43,16 @@ _CALLERS: Final[tuple[Resource[dict[str, Any]], ...]] = (
 )
 
 
-async def crds(client: Client) -> None:
-    """Apply all CRDs and wait until the API server serves them."""
+async def crds(client: Client, converter: ByUrl | None = None) -> None:
+    """Apply all CRDs and wait until the API server serves them. With a converter they serve v1beta1 too."""
     wanted = await asyncio.to_thread(_read_crds)
+    if converter is None:
+        await _stop_converting(client)
+    else:
+        from admission.api.v1beta1_crds import overlaid
+
+        client_config = converter.client_config(v1beta1.CONVERSION_PATH)
+        wanted = [overlaid(crd, client_config) for crd in wanted]
     applied = await asyncio.gather(
         *(
             client.apply(CUSTOM_RESOURCE_DEFINITIONS, None, crd["metadata"]["name"], crd, manager=MANAGER)
@@ -52,6 +61,21 @@ async def crds(client: Client) -> None:
     )
     async with asyncio.timeout(60):
         await asyncio.gather(*(_established(client, crd) for crd in applied))
+
+
+async def converting(client: Client) -> None:
+    """Until the API server has had what is stored converted to v1beta1."""
+    for plural in v1beta1.CONVERTED:
+        path = f"/apis/{GROUP}/{V1BETA1}/{plural}"
+        pause = 0.02
+        while True:
+            try:
+                await client.raw("GET", path, query={"limit": "1"})
+            except ApiError:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 0.5)
+            else:
+                break
 
 
 async def namespace(client: Client, name: str) -> None:
@@ -70,8 +94,33 @@ async def callers(client: Client, settings: Settings, reached: ByUrl) -> None:
 
 
 async def remove_callers(client: Client) -> list[str]:
-    """Take all webhook configurations and policies away; their names."""
-    return await _remove(client, set())
+    """Take all webhook configurations and policies away, and v1beta1 where it is converted at an address; their names.
+
+    A CRD that asks at a Service is somebody else's.
+    """
+    removed = await _remove(client, set())
+    if asking := await _stop_converting(client):
+        await crds(client)
+    return [*removed, *(f"v1beta1 of {name}" for name in asking)]
+
+
+async def _stop_converting(client: Client) -> list[str]:
+    """Have no CRD ask at an address, whichever manager said so; the names of those that did."""
+    found = [await _converted_by_url(client, f"{plural}.{GROUP}") for plural in v1beta1.CONVERTED]
+    asking = [name for name in found if name is not None]
+    for name in asking:
+        no_webhook = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+        await client.patch(CUSTOM_RESOURCE_DEFINITIONS, None, name, no_webhook)
+    return asking
+
+
+async def _converted_by_url(client: Client, name: str) -> str | None:
+    try:
+        crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, None, name)
+    except NotFound:
+        return None
+    webhook = (crd["spec"].get("conversion") or {}).get("webhook") or {}
+    return name if "url" in (webhook.get("clientConfig") or {}) else None
 
 
 async def _remove(client: Client, keep: set[tuple[str, str]]) -> list[str]:
