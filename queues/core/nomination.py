@@ -59,6 +59,10 @@ class Entry:
         return self.assignment.level
 
     @property
+    def needs_nodes(self) -> bool:
+        return any(plan.topology is not None for plan in self.assignment.plans)
+
+    @property
     def fits_now(self) -> bool:
         return self.assignment.mode is Mode.FIT
 
@@ -138,6 +142,9 @@ class _Judge:
             self.preemption.within_cluster_queue is not PreemptionPolicy.NEVER
             or self.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER
         )
+        #: What was looked at for a part of the pods.
+        self.watched: set[FlavorResource] = set()
+        self.watches_nodes = False
         self._probed: dict[tuple[FlavorResource, int], list[Target]] = {}
 
     # ------------------------------------------------------------------ whole entries
@@ -151,7 +158,13 @@ class _Judge:
             return entry
         if not can_be_reduced(pod_sets, counts):
             return entry
-        return most_that_fit(pod_sets, counts, self._startable) or entry
+        reduced = most_that_fit(pod_sets, counts, self._startable)
+        if reduced is not None:
+            return reduced
+        # More of what only a part of the pods would have fitted into may help as well.
+        entry.assignment.watched |= self.watched
+        entry.assignment.watches_nodes = entry.assignment.watches_nodes or self.watches_nodes
+        return entry
 
     def without_preemption(self) -> Entry:
         return self._entry(counts_of(self.record.workload), _no_probe)
@@ -188,6 +201,8 @@ class _Judge:
 
     def _startable(self, counts: Counts) -> Entry | None:
         entry = self._entry(counts, self._probe)
+        self.watched |= entry.assignment.watched
+        self.watches_nodes = self.watches_nodes or entry.assignment.watches_nodes
         return entry if entry.fits_now or entry.can_wait else None
 
     def _entry(self, counts: Counts, probe: Callable[[FlavorResource, Account, int], Grade]) -> Entry:
