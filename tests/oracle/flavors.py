@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from queues.core.model import (
@@ -14,7 +14,7 @@ from queues.core.model import (
     PreemptionPolicy,
 )
 from tests.oracle.preemption import Preemptor, targets
-from tests.oracle.quota import Holder, World
+from tests.oracle.quota import World
 
 
 class Mode(IntEnum):
@@ -170,20 +170,47 @@ def may_use(world: World, name: str, pod_set: PodSet) -> bool:
 def outcome(world: World, preemptor: Preemptor, pod_sets: list[PodSet]) -> Outcome:
     """What has to happen to a single waiting workload while nothing else is going on."""
     progress: dict[tuple[str, int], int] = {}
-    for _ in range(20):
+    seen: list[dict[tuple[str, int], int]] = []
+    while progress not in seen:
+        seen.append(progress)
         found = assign(world, preemptor, pod_sets, progress)
-        if not found.is_unfit:
-            if all(verdict.mode is Mode.FIT for verdict in found.verdicts.values()):
-                return Outcome(admitted=found.flavors)
-            needing = {fr for fr, verdict in found.verdicts.items() if verdict.mode is not Mode.FIT}
-            victims = targets(world, preemptor, found.usage, needing)
-            if victims:
-                return Outcome(victims=frozenset(victim.uid for victim in victims))
+        decided = decided_by(world, preemptor, found) or reduced(world, preemptor, pod_sets, progress)
+        if decided is not None:
+            return decided
         if not found.has_pending_flavors:
-            return Outcome()
+            break
         progress = found.progress
-    raise AssertionError("the scan of flavors does not end")
+    return Outcome()
 
 
-def held(uid: str, queue: str, usage: dict[FlavorResource, int], **kw) -> Holder:
-    return Holder(uid, queue, tuple(sorted(usage.items())), **kw)
+def decided_by(world: World, preemptor: Preemptor, found: Assignment) -> Outcome | None:
+    if found.is_unfit:
+        return None
+    if all(verdict.mode is Mode.FIT for verdict in found.verdicts.values()):
+        return Outcome(admitted=found.flavors)
+    needing = {fr for fr, verdict in found.verdicts.items() if verdict.mode is not Mode.FIT}
+    victims = targets(world, preemptor, found.usage, needing)
+    return Outcome(victims=frozenset(victim.uid for victim in victims)) if victims else None
+
+
+def reduced(world: World, preemptor: Preemptor, pod_sets: list[PodSet], progress) -> Outcome | None:
+    """Partial admission: with the fewest pods left out, found by halving (whether fewer fit better or not)."""
+    deltas = [p.count - p.reclaimable - (p.min_count or p.count) if p.min_count else 0 for p in pod_sets]
+    deltas = [max(0, delta) for delta in deltas]
+    steps = sum(deltas)
+    if not steps:
+        return None
+
+    def attempt(i: int) -> Outcome | None:
+        fewer = [replace(p, count=p.count - d * i // steps) for p, d in zip(pod_sets, deltas, strict=True)]
+        return decided_by(world, preemptor, assign(world, preemptor, fewer, progress))
+
+    low, high, last_good = 0, steps + 1, None
+    while low < high:
+        middle = (low + high) // 2
+        if middle > steps or attempt(middle) is not None:
+            last_good = middle
+            high = middle
+        else:
+            low = middle + 1
+    return attempt(low) if low == last_good and low <= steps else None

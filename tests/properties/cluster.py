@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from hypothesis import note
+
 from queues.core import events
 from queues.core.cycle import decide
 from queues.core.events import Event
@@ -30,9 +32,9 @@ from tests.oracle.quota import Holder, World
 
 @dataclass
 class Cluster:
-    """`workloads` are the objects as last written. `unwritten` holds decisions that no write confirmed yet."""
+    """`workloads` are the objects as last written, `unwritten` the decisions that no write confirmed yet, in order."""
 
-    policy: Policy = field(default_factory=Policy)
+    policy: Policy = field(default_factory=lambda: Policy(max_rounds=300))
     now: float = 1.0
     queues: dict[str, ClusterQueue] = field(default_factory=dict)
     cohorts: dict[str, Cohort] = field(default_factory=dict)
@@ -40,7 +42,7 @@ class Cluster:
     topologies: dict[str, Topology] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     workloads: dict[str, Workload] = field(default_factory=dict)
-    unwritten: dict[str, Admit | Evict] = field(default_factory=dict)
+    unwritten: dict[str, list[Admit | Evict]] = field(default_factory=dict)
     state: State = field(default_factory=State)
     history: list[Event | float] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
@@ -48,6 +50,7 @@ class Cluster:
     # ---- what happens
 
     def tell(self, event: Event) -> None:
+        note(f"    {event}")
         self.history.append(event)
         self.state.apply(event)
 
@@ -95,21 +98,25 @@ class Cluster:
     def decide(self) -> Plan:
         self.history.append(self.now)
         plan = decide(self.state, self.now, self.policy)
+        assert not self.state.waiting.heads(), "it does not come to an end"
         self.plans.append(plan)
         for decision in plan:
             if not isinstance(decision, Hold):
-                self.unwritten[decision.uid] = decision
+                self.unwritten.setdefault(decision.uid, []).append(decision)
         return plan
 
     def write(self, uid: str) -> None:
-        """The status write of a decision went through."""
-        decision, workload = self.unwritten.pop(uid), self.workloads[uid]
-        if isinstance(decision, Admit):
-            self.put(replace(workload, admission=replace(decision.admission, admitted=True)))
-        else:
-            self.put(replace(workload, evicted=True))
+        """The status writes of all decisions about the workload went through."""
+        workload = self.workloads[uid]
+        for decision in self.unwritten.pop(uid):
+            if isinstance(decision, Admit):
+                workload = replace(workload, admission=replace(decision.admission, admitted=True))
+            else:
+                workload = replace(workload, evicted=True)
+        self.put(workload)
 
     def refuse(self, uid: str) -> None:
+        """The write conflicts."""
         del self.unwritten[uid]
         self.tell(events.WriteRefused(uid))
 
@@ -120,11 +127,11 @@ class Cluster:
     # ---- what is true now
 
     def admission(self, uid: str) -> Admission | None:
-        decision = self.unwritten.get(uid)
-        return decision.admission if isinstance(decision, Admit) else self.workloads[uid].admission
+        decided = [d.admission for d in self.unwritten.get(uid, ()) if isinstance(d, Admit)]
+        return decided[0] if decided else self.workloads[uid].admission
 
     def is_evicted(self, uid: str) -> bool:
-        return self.workloads[uid].evicted or isinstance(self.unwritten.get(uid), Evict)
+        return self.workloads[uid].evicted or any(isinstance(d, Evict) for d in self.unwritten.get(uid, ()))
 
     def world(self) -> World:
         """For the oracle: the objects, and who holds what, decisions under way included."""

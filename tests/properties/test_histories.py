@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 
-from hypothesis import given
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from queues.core.cycle import decide
@@ -63,6 +64,7 @@ class History:
         cluster = self.cluster
         cluster.now += self.draw(st.integers(0, 2))
         kind = self.draw(st.sampled_from(STEPS))
+        note(f"--- {cluster.now} {kind}")
         if kind not in ("decide", "write", "release", "refuse", "restart"):
             self.evictions.clear()
         match kind:
@@ -102,8 +104,11 @@ class History:
 
     def edit(self, uid: str, **changes) -> None:
         """A decision that is not written yet loses against an edit: its write conflicts."""
-        self.cluster.unwritten.pop(uid, None)
-        self.cluster.put(replace(self.cluster.workloads[uid], **changes))
+        old = self.cluster.workloads[uid]
+        new = replace(old, **changes)
+        if new != old:
+            self.cluster.unwritten.pop(uid, None)
+        self.cluster.put(new)
 
     # ---- deciding, with the promises
 
@@ -111,53 +116,57 @@ class History:
         before = self.cluster.world()
         claims = claims_of(self.cluster.state)
         plan = self.cluster.decide()
+        for decision in plan:
+            note(f"    {decision}")
         self.check_plan(before, claims, plan)
         self.check_nobody_is_forgotten()
         again = self.cluster.decide()
         assert not [d for d in again if isinstance(d, Admit | Evict)], "the first decide was not done"
 
     def check_plan(self, world: World, claims: dict[str, Holder], plan: Plan) -> None:
+        """Each decision was right when it was taken, on top of those before it."""
         cluster = self.cluster
-        ahead = claims_of(cluster.state)
-        victims: dict[str, list[str]] = {}
-        for decision in plan:
-            match decision:
-                case Admit(uid, admission):
-                    workload = cluster.workloads[uid]
-                    assert cluster.workloads[uid].admission is None, "it holds quota already"
-                    assert admission.cluster_queue == workload.queue.name
-                    check_whole(workload, admission)
-                    holder = holder_of(workload, admission)
-                    for fr, amount in holder.usage:
-                        assert amount <= max(0, world.available(("queue", holder.queue), fr)), "more than there is"
+        claimed = claims_of(cluster.state)
+        for preemptor, decisions in groupby(plan, lambda d: d.preemptor if isinstance(d, Evict) else None):
+            if preemptor is not None:
+                evicts = list(decisions)
+                world = self.check_evictions(world, claims, claimed[preemptor], evicts)
+                claims = {**claims, preemptor: claimed[preemptor]}
+                continue
+            for decision in decisions:
+                if isinstance(decision, Admit):
+                    workload = cluster.workloads[decision.uid]
+                    holder = holder_of(workload, decision.admission)
+                    check_whole(workload, decision.admission)
+                    assert all(h.uid != holder.uid for h in world.holders), "it holds quota already"
+                    assert fits(world, holder.queue, dict(holder.usage), allow_borrowing=True), "more than there is"
                     world = replace(world, holders=(*world.holders, holder))
-                    claims.pop(uid, None)
-                case Evict(uid, preemptor):
-                    assert any(h.uid == uid and not h.evicted for h in world.holders), "nothing to take back"
-                    victims.setdefault(preemptor, []).append(uid)
-                    assert (uid, preemptor) not in self.evictions, "they evict each other"
-                    self.evictions.add((preemptor, uid))
-        self.check_victims(world, ahead, victims)
+                    claims = {uid: claim for uid, claim in claims.items() if uid != holder.uid}
 
-    def check_victims(self, world: World, claims: dict[str, Holder], victims: dict[str, list[str]]) -> None:
-        """With them gone the preemptor fits; if only one of them stayed, it would not."""
-        for preemptor, uids in victims.items():
-            claim = claims[preemptor]
-            others = [other for uid, other in claims.items() if uid != preemptor]
-            held = {h.uid: h for h in world.holders}
-            gone = {uid for uid, h in held.items() if self.cluster.is_evicted(uid)}
-            left = replace(world, holders=(*others, *[h for h in world.holders if h.uid not in gone]))
-            requests = dict(claim.usage)
-            assert fits(left, claim.queue, requests, allow_borrowing=True), "evicted for nothing"
-            needed = [
-                all(
-                    not fits(replace(left, holders=(*left.holders, held[uid])), claim.queue, requests, borrowing)
-                    for uid in uids
-                )
-                for borrowing in (True, False)
-                if fits(left, claim.queue, requests, borrowing)
-            ]
-            assert any(needed), f"one of {uids} could have stayed"
+    def check_evictions(self, world: World, claims: dict[str, Holder], claim: Holder, evicts: list[Evict]) -> World:
+        """With the victims gone the preemptor fits; if only one of them stayed, it would not."""
+        victims = {evict.uid: evict.preemptor for evict in evicts}
+        for victim, preemptor in victims.items():
+            assert any(h.uid == victim and not h.evicted for h in world.holders), "nothing to take back"
+            assert (victim, preemptor) not in self.evictions, "they evict each other"
+            self.evictions.add((preemptor, victim))
+        going = [h for h in world.holders if h.uid in victims]
+        others = [other for uid, other in claims.items() if uid not in victims.values()]
+        staying = [h for h in world.holders if not h.evicted and h.uid not in victims]
+        left = replace(world, holders=(*staying, *others))
+        requests = dict(claim.usage)
+        assert fits(left, claim.queue, requests, allow_borrowing=True), "evicted for nothing"
+
+        def fits_with(holder: Holder, *, borrowing: bool) -> bool:
+            return fits(replace(left, holders=(*left.holders, holder)), claim.queue, requests, borrowing)
+
+        assert any(
+            fits(left, claim.queue, requests, borrowing)
+            and not any(fits_with(holder, borrowing=borrowing) for holder in going)
+            for borrowing in (True, False)
+        ), f"one of {sorted(victims)} could have stayed"
+        gone = [replace(h, evicted=True) for h in going]
+        return replace(world, holders=(*[h for h in world.holders if h.uid not in victims], *gone))
 
     def check_nobody_is_forgotten(self) -> None:
         """Without evictions under way, nobody waits whose turn it is and who fits."""
@@ -228,8 +237,8 @@ def claims_of(state: State) -> dict[str, Holder]:
 def check_whole(workload: Workload, admission) -> None:
     assert [p.name for p in admission.pod_sets] == [p.name for p in workload.pod_sets]
     for pod_set, given_ in zip(workload.pod_sets, admission.pod_sets, strict=True):
-        assert given_.count == pod_set.count
-        wanted = {r: each * pod_set.count for r, each in pod_set.requests.items() if each}
+        assert (pod_set.min_count or pod_set.count) <= given_.count <= pod_set.count
+        wanted = {r: each * given_.count for r, each in pod_set.requests.items() if each}
         assert {r: amount for r, amount in given_.usage.items() if amount} == wanted
         assert set(wanted) <= set(given_.flavors)
 

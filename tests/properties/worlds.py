@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
@@ -159,7 +160,10 @@ def pod_sets(draw, name: str = "main") -> PodSet:
 def workloads(
     draw, uid: str, *, queues: tuple[str, ...] = QUEUES, created_at: float = 0.0, scarce: bool = False
 ) -> Workload:
-    sets = (PodSet("main", draw(st.integers(1, 4)), {GPU: 1}) if scarce else draw(pod_sets()),)
+    first = PodSet("main", draw(st.integers(1, 4)), {GPU: 1}) if scarce else draw(pod_sets())
+    if rarely(draw):
+        first = replace(first, min_count=draw(st.integers(1, first.count)))
+    sets = (first,)
     if rarely(draw, 12 if scarce else 4):
         sets = (*sets, draw(pod_sets("workers")))
     return Workload(
