@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from admission.api.core import LimitRange, PriorityClass, RuntimeClass
+from admission.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from admission.api.kueue import LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass
 from admission.api.meta import ObjectMeta, OwnerReference
 from admission.jobs.effects import Effect
@@ -80,6 +81,14 @@ class Context(Protocol):
     def limit_ranges(self, namespace: str) -> Iterable[LimitRange]: ...
 
     def runtime_class(self, name: str) -> RuntimeClass | None: ...
+
+    def device_classes(self) -> Iterable[DeviceClass]:
+        """All of them, where device classes are mapped to resources; otherwise none are observed."""
+        ...
+
+    def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None: ...
+
+    def resource_claim_template(self, namespace: str, name: str) -> ResourceClaimTemplate | None: ...
 
     def resource_flavor(self, name: str) -> ResourceFlavor | None: ...
 

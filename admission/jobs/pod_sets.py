@@ -6,21 +6,30 @@ server would accept is answered with the reason instead. It must never fail on w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
+from admission.api import names
 from admission.api.core import Affinity, NodeSelectorRequirement, PodSpec, PodTemplateSpec
 from admission.api.decoding import convert
 from admission.api.kueue import PodSet, PodSetTopologyRequest, Workload
+from admission.api.meta import is_true
+from admission.jobs.device_claims import Claimed, backed_resources, claimed
 from admission.jobs.interface import Context
-from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
+from admission.jobs.requests import Misconfigured, Surroundings, pod_requests, resource_names
 from queues.core import model
 
 
 def core_pod_sets(workload: Workload, context: Context) -> tuple[model.PodSet, ...] | Misconfigured:
     """What the core needs to know of each pod set, in the order of the spec, or what only an edit can mend.
 
-    The result depends on the spec, on `status.reclaimablePods`, and on the RuntimeClasses, LimitRanges and settings.
+    The result depends on the spec, on `status.reclaimablePods` and whether quota is held, and on the RuntimeClasses,
+    LimitRanges, device classes, claims, claim templates and settings. Whoever holds quota is past being refused.
     """
+    status = workload.status
+    holds_quota = status.admission is not None and is_true(status.conditions, names.QUOTA_RESERVED)
+    charged: set[str] = set()
     limit_ranges = tuple(context.limit_ranges(workload.metadata.namespace))
     reclaimable = {entry.name: entry.count for entry in workload.status.reclaimable_pods}
     result = []
@@ -32,15 +41,23 @@ def core_pod_sets(workload: Workload, context: Context) -> tuple[model.PodSet, .
             resources=context.settings.resources,
             runtime_class=context.runtime_class(spec.runtime_class_name) if spec.runtime_class_name else None,
             limit_ranges=limit_ranges,
+            backed=backed_resources(resource_names(spec), context),
+            are_admitted=holds_quota,
         )
         requests = pod_requests(spec, around)
         if isinstance(requests, Misconfigured):
             return requests
+        devices = claimed(spec.resource_claims, workload.metadata.namespace, context, charged)
+        if isinstance(devices, Misconfigured):
+            if not holds_quota:
+                return devices
+            devices = Claimed()
         result.append(
             model.PodSet(
                 name=pod_set.name,
                 count=pod_set.count,
-                requests={model.ResourceName(name): amount for name, amount in requests.charge.items()},
+                requests=_sum(requests.charge, devices.per_pod),
+                shared={model.ResourceName(name): amount for name, amount in devices.shared.items()},
                 node_requests={model.ResourceName(name): amount for name, amount in requests.node.items()},
                 min_count=pod_set.min_count,
                 reclaimable=min(pod_set.count, reclaimable.get(pod_set.name, 0)),
@@ -54,6 +71,14 @@ def core_pod_sets(workload: Workload, context: Context) -> tuple[model.PodSet, .
             )
         )
     return tuple(result)
+
+
+def _sum(*several: Mapping[str, int]) -> dict[model.ResourceName, int]:
+    result: dict[model.ResourceName, int] = {}
+    for amounts in several:
+        for name, amount in amounts.items():
+            result[model.ResourceName(name)] = result.get(model.ResourceName(name), 0) + amount
+    return result
 
 
 def pod_spec(pod_set: PodSet) -> PodSpec | Misconfigured:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
-from admission.api import batch, core, kueue
+from admission.api import batch, core, devices, kueue
 
 T = TypeVar("T")
 
@@ -39,6 +39,7 @@ class Resource(Generic[T]):
 
 
 _KUEUE: Final = "kueue.x-k8s.io"
+_DEVICES: Final = "resource.k8s.io"
 _ADMISSION: Final = "admissionregistration.k8s.io"
 
 PODS: Final = Resource("", "v1", "pods", "Pod", True, core.Pod)
@@ -49,6 +50,11 @@ EVENTS: Final = Resource("", "v1", "events", "Event", True, core.Event)
 RUNTIME_CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False, core.RuntimeClass)
 PRIORITY_CLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, core.PriorityClass
+)
+DEVICE_CLASSES: Final = Resource(_DEVICES, "v1", "deviceclasses", "DeviceClass", False, devices.DeviceClass)
+RESOURCE_CLAIMS: Final = Resource(_DEVICES, "v1", "resourceclaims", "ResourceClaim", True, devices.ResourceClaim)
+RESOURCE_CLAIM_TEMPLATES: Final = Resource(
+    _DEVICES, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, devices.ResourceClaimTemplate
 )
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, batch.Job)
 

@@ -12,6 +12,8 @@ from typing import Final
 #: Read by the code: both values do what Kueue's do.
 SWITCHED: Final = {
     "DisableWaitForPodsReady": False,
+    "KueueDRAIntegration": True,
+    "KueueDRAIntegrationExtendedResource": True,
     "PartialAdmission": True,
     "PrioritySortingWithinCohort": True,
     "VisibilityOnDemand": True,
@@ -24,8 +26,6 @@ NEUTRAL: Final = {
     "CleanupProvisioningRequestsOnEviction": True,
     "DeferRayServiceFinalizationForRedisCleanup": True,
     "FlavorFungibilityPreserveScanProgress": True,
-    "KueueDRAIntegration": True,
-    "KueueDRAIntegrationExtendedResource": True,
     "KueueDRAIntegrationPartitionableDevices": True,
     "LWSImmutableGroupSize": True,
     "LocalQueueMetrics": True,
@@ -100,6 +100,13 @@ FIXED: Final = {
     "WorkloadIdentifierAnnotations": True,
     "WorkloadValidateResourcesAreNonNegative": True,
     "WorkloadValidationForPodSetMetadata": True,
+}
+
+#: Gates that mean nothing without another one.
+NEEDS: Final = {
+    "KueueDRAIntegrationConsumableCapacity": "KueueDRAIntegration",
+    "KueueDRAIntegrationExtendedResource": "KueueDRAIntegration",
+    "KueueDRAIntegrationPartitionableDevices": "KueueDRAIntegration",
 }
 
 DEFAULTS: Final[Mapping[str, bool]] = {**SWITCHED, **NEUTRAL, **FIXED}

@@ -12,7 +12,13 @@ from typing import Final
 
 from admission.api.meta import selects
 from admission.settings import gates
-from admission.settings.configuration import NAMESPACE_NAME_LABEL, LabelSelector, PreemptionStrategy, Settings
+from admission.settings.configuration import (
+    NAMESPACE_NAME_LABEL,
+    DeviceClassSource,
+    LabelSelector,
+    PreemptionStrategy,
+    Settings,
+)
 
 #: Integrations that Muster has an adapter for, and those that Kueue has besides.
 FRAMEWORKS: Final = ("batch/job", "pod")
@@ -42,6 +48,10 @@ STRATEGY_LISTS: Final = (
     (PreemptionStrategy.LESS_THAN_INITIAL_SHARE,),
     (PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, PreemptionStrategy.LESS_THAN_INITIAL_SHARE),
 )
+#: Kueue's bounds on device class mappings.
+_MOST_MAPPINGS: Final = 16
+_MOST_CLASSES: Final = 8
+_LONGEST_NAME: Final = 253
 _LABEL_KEY: Final = re.compile(
     r"^(?:(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 )
@@ -66,8 +76,11 @@ def problems(settings: Settings) -> Iterator[str]:
     yield from _integration_problems(settings)
     yield from _absent(settings)
     for name, value in settings.feature_gates.items():
+        parent = gates.NEEDS.get(name)
         if why := gates.problem(name, value):
             yield f"featureGates.{name}: {why}"
+        elif value and parent is not None and not settings.gate(parent):
+            yield f"featureGates.{name}: needs {parent}, which is off; switch that on or remove this"
 
 
 def _process_problems(settings: Settings) -> Iterator[str]:
@@ -110,8 +123,52 @@ def _behaviour_problems(settings: Settings) -> Iterator[str]:
     for index, name in enumerate(inputs):
         if name in inputs[:index]:
             yield f"resources.transformations[{index}].input: {name!r} is there twice; merge the two"
+    yield from _device_class_problems(settings)
     if settings.muster.journal.capacity < 1:
         yield "muster.journal.capacity: has to be 1 or more"
+
+
+def _device_class_problems(settings: Settings) -> Iterator[str]:
+    mappings = settings.resources.device_class_mappings
+    if len(mappings) > _MOST_MAPPINGS:
+        yield f"resources.deviceClassMappings: {len(mappings)} are too many; at most {_MOST_MAPPINGS}"
+    if mappings and not settings.gate("KueueDRAIntegration"):
+        yield "resources.deviceClassMappings: needs the feature gate KueueDRAIntegration; switch it on or remove it"
+    resources: set[str] = set()
+    classes: dict[str, str] = {}
+    for index, mapping in enumerate(mappings):
+        path = f"resources.deviceClassMappings[{index}]"
+        if not _is_qualified_name(mapping.name):
+            yield f"{path}.name: {mapping.name!r} is not a resource name"
+        elif mapping.name in resources:
+            yield f"{path}.name: {mapping.name!r} is there twice; merge the two"
+        resources.add(mapping.name)
+        names = mapping.device_class_names
+        if not 1 <= len(names) <= _MOST_CLASSES:
+            yield f"{path}.deviceClassNames: name 1 to {_MOST_CLASSES} device classes, not {len(names)}"
+        for place, name in enumerate(names):
+            if not _is_qualified_name(name):
+                yield f"{path}.deviceClassNames[{place}]: {name!r} is not the name of a device class"
+            elif name in classes:
+                yield f"{path}.deviceClassNames[{place}]: {name!r} counts as {classes[name]} already; name it once"
+            classes.setdefault(name, mapping.name)
+        for place, source in enumerate(mapping.sources):
+            yield from _source_problems(f"{path}.sources[{place}]", source)
+
+
+def _source_problems(path: str, source: DeviceClassSource) -> Iterator[str]:
+    if (source.counter is None) == (source.capacity is None):
+        yield f"{path}: write one of counter and capacity"
+    else:
+        kind, what = ("capacity", "capacity") if source.counter is None else ("counter", "counters")
+        yield (
+            f"{path}.{kind}: quota by the {what} of devices is not there yet: it takes CEL over their attributes; "
+            "map one device class for each size of partition instead"
+        )
+
+
+def _is_qualified_name(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and _LABEL_KEY.fullmatch(name) is not None
 
 
 def _numbers(settings: Settings) -> Iterator[tuple[str, float | None]]:
@@ -178,10 +235,6 @@ def _absent(settings: Settings) -> Iterator[str]:
     asked = {
         "multiKueue": (settings.multi_kueue, "dispatching to other clusters is not there yet; remove it"),
         "integrations.externalFrameworks": (settings.integrations.external_frameworks, external),
-        "resources.deviceClassMappings": (
-            settings.resources.device_class_mappings,
-            "quota for DRA device classes is not there yet; remove it",
-        ),
         "pprofBindAddress": (settings.pprof_bind_address not in {"", "0"}, "there is no pprof in Python; remove it"),
         "metrics.customLabels": (settings.metrics.custom_labels, "custom metric labels are not there yet; remove it"),
     }

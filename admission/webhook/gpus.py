@@ -10,14 +10,11 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from admission.api.core import PodSpec, ResourceRequirements
+from admission.api.devices import DEVICE_CLASS_RESOURCE
 from admission.api.quantities import QuantityError, parse
 from admission.settings import GpuPods
-
-#: The resource name under which a device class can be asked for without a claim (Kubernetes' own form).
-_DEVICE_CLASS_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class GpuResources:
 
     @classmethod
     def of(cls, settings: GpuPods) -> GpuResources:
-        wanted = [*settings.resources, *(_DEVICE_CLASS_RESOURCE + name for name in settings.device_classes)]
+        wanted = [*settings.resources, *(DEVICE_CLASS_RESOURCE + name for name in settings.device_classes)]
         prefixes = [text[:-1] for text in wanted if text.endswith("*") and "*" not in text[:-1]]
         patterns = [_pattern(text) for text in wanted if "*" in text[:-1]]
         return cls(

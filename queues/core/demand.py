@@ -15,6 +15,7 @@ from queues.core.model import (
     PodSet,
     PodSetAssignment,
     ResourceName,
+    Timestamp,
     TopologyAssignment,
     Workload,
 )
@@ -43,6 +44,7 @@ def _pod_set_shape(pod_set: PodSet) -> Shape:
         pod_set.min_count,
         tuple(sorted(pod_set.requests.items())),
         tuple(sorted(pod_set.node_requests.items())),
+        tuple(sorted(pod_set.shared.items())),
         pod_set.node_selector,
         pod_set.affinity,
         pod_set.tolerations,
@@ -50,12 +52,32 @@ def _pod_set_shape(pod_set: PodSet) -> Shape:
     )
 
 
+def rank_of(workload: Workload) -> tuple[int, Timestamp]:
+    """What decides who may evict it."""
+    return (workload.priority, workload.queued_at)
+
+
+def keeps_its_place(old: Workload, new: Workload) -> bool:
+    """Whether a waiting workload keeps its place, since nothing that decides it changed."""
+    return (
+        old.queue == new.queue
+        and old.priority == new.priority
+        and old.queued_at == new.queued_at
+        and old.eligible_at == new.eligible_at
+        and old.held == new.held
+        and old.misconfigured == new.misconfigured
+        and old.pod_sets == new.pod_sets
+    )
+
+
 def charges_of(workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
     """What an admission is charged, per flavor and resource.
 
-    The usage written at admission is for the pods admitted then; it shrinks once fewer than these are left to run.
+    The usage written at admission is for the pods admitted then; it shrinks once fewer than these are left to run. What
+    they share stays until the last of the workload is gone, for another pod set may use it too.
     """
     remaining = {pod_set.name: count_of(pod_set) for pod_set in workload.pod_sets}
+    shared = {pod_set.name: pod_set.shared for pod_set in workload.pod_sets}
     charges: dict[FlavorResource, int] = {}
     for assignment in admission.pod_sets:
         count = remaining.get(assignment.name, assignment.count)
@@ -63,7 +85,10 @@ def charges_of(workload: Workload, admission: Admission) -> dict[FlavorResource,
             flavor = assignment.flavors.get(resource)
             if flavor is None:
                 continue
-            charged = amount if count >= assignment.count else amount // assignment.count * count
+            charged = amount
+            if count < assignment.count:
+                together = min(amount, shared[assignment.name].get(resource, 0))
+                charged = (amount - together) // assignment.count * count + together
             unit = FlavorResource(flavor, resource)
             charges[unit] = charges.get(unit, 0) + charged
     return {unit: amount for unit, amount in charges.items() if amount}

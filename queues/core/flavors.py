@@ -159,6 +159,8 @@ def _requests_of(members: list[PodSetPlan], groups: list[OptionGroup]) -> dict[R
     for plan in members:
         count = plan.count
         plan.usage = {name: amount * count for name, amount in plan.pod_set.requests.items()}
+        for name, amount in plan.pod_set.shared.items():
+            plan.usage[name] = plan.usage.get(name, 0) + amount
         if counts_pods:
             plan.usage[POD_UNITS] = count
         for name, amount in plan.usage.items():

@@ -115,8 +115,8 @@ class PodSet:
     """`count` equal pods.
 
     `requests` is what quota charges for one pod (transformed, excluded prefixes dropped); `node_requests` what one pod
-    takes from a node (the raw pod spec). `affinity` is the required node affinity: terms are ORed, the expressions of
-    a term ANDed.
+    takes from a node (the raw pod spec). `shared` is charged once, however many pods there are: what they use together.
+    `affinity` is the required node affinity: terms are ORed, the expressions of a term ANDed.
     """
 
     name: str
@@ -129,6 +129,7 @@ class PodSet:
     affinity: tuple[tuple[Expression, ...], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology: TopologyRequest | None = None
+    shared: Mapping[ResourceName, int] = field(default_factory=dict)
 
 
 # ------------------------------------------------------------------ quota

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from admission.api import core, kueue, meta, names
+from admission.api import core, devices, kueue, meta, names
 from admission.api.batch import Job
 from admission.api.core import Pod
 from admission.api.decoding import convert
@@ -171,6 +171,9 @@ class World:
     pod_classes: tuple[core.PriorityClass, ...] = ()
     ranges: tuple[core.LimitRange, ...] = ()
     runtime_classes: dict[str, core.RuntimeClass] = field(default_factory=dict)
+    classes: tuple[devices.DeviceClass, ...] = ()
+    claims: dict[str, devices.ResourceClaim] = field(default_factory=dict)
+    claim_templates: dict[str, devices.ResourceClaimTemplate] = field(default_factory=dict)
     ns_labels: dict[str, str] = field(default_factory=lambda: {"kubernetes.io/metadata.name": NS})
     done: list[Effect] = field(default_factory=list)
     version: int = 10
@@ -195,6 +198,15 @@ class World:
 
     def runtime_class(self, name: str) -> core.RuntimeClass | None:
         return self.runtime_classes.get(name)
+
+    def device_classes(self) -> Iterable[devices.DeviceClass]:
+        return self.classes
+
+    def resource_claim(self, namespace: str, name: str) -> devices.ResourceClaim | None:
+        return self.claims.get(name)
+
+    def resource_claim_template(self, namespace: str, name: str) -> devices.ResourceClaimTemplate | None:
+        return self.claim_templates.get(name)
 
     def resource_flavor(self, name: str) -> kueue.ResourceFlavor | None:
         return self.flavors.get(name)

@@ -65,7 +65,43 @@ REFUSALS = [
     ),
     Refusal("other controllers' jobs are refused", {"integrations": {"externalFrameworks": ["A.v1.b"]}}, "externalF"),
     Refusal("dispatching to clusters is refused", {"multiKueue": {"gcInterval": "1m"}}, "multiKueue: dispatching"),
-    Refusal("DRA quota is refused", {"resources": {"deviceClassMappings": [{"name": "x"}]}}, "deviceClassMappings: "),
+    Refusal(
+        "a mapping of no device class is refused",
+        {"resources": {"deviceClassMappings": [{"name": "x"}]}},
+        "deviceClassMappings[0].deviceClassNames: name 1 to 8",
+    ),
+    Refusal(
+        "a device class counts as one resource only",
+        {"resources": {"deviceClassMappings": [{"name": n, "deviceClassNames": ["gpu"]} for n in ("a", "b")]}},
+        "deviceClassMappings[1].deviceClassNames[0]: 'gpu' counts as a already",
+    ),
+    Refusal(
+        "a resource is mapped once",
+        {"resources": {"deviceClassMappings": [{"name": "a", "deviceClassNames": [n]} for n in ("x", "y")]}},
+        "deviceClassMappings[1].name: 'a' is there twice",
+    ),
+    Refusal(
+        "quota by counters is refused",
+        {
+            "resources": {
+                "deviceClassMappings": [{"name": "a", "deviceClassNames": ["x"], "sources": [{"counter": {}}]}]
+            }
+        },
+        "sources[0].counter: quota by the counters",
+    ),
+    Refusal(
+        "device classes without the integration are refused",
+        {
+            "resources": {"deviceClassMappings": [{"name": "a", "deviceClassNames": ["x"]}]},
+            "featureGates": {"KueueDRAIntegration": False},
+        },
+        "deviceClassMappings: needs the feature gate KueueDRAIntegration",
+    ),
+    Refusal(
+        "a gate without the one that it needs is refused",
+        {"featureGates": {"KueueDRAIntegration": False, "KueueDRAIntegrationExtendedResource": True}},
+        "KueueDRAIntegrationExtendedResource: needs KueueDRAIntegration",
+    ),
     Refusal("pprof is refused", {"pprofBindAddress": ":1"}, "pprofBindAddress: "),
     Refusal("custom labels are refused", {"metrics": {"customLabels": [{"name": "x"}]}}, "metrics.customLabels: "),
     Refusal("a cipher list is refused", {"tls": {"cipherSuites": ["X"]}}, "tls: cipherSuites"),
