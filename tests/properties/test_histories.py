@@ -5,18 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
+import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
 from queues.core.cycle import decide
-from queues.core.model import FlavorResource, QueueingStrategy, Workload
+from queues.core.model import Cohort, FlavorResource, QueueingStrategy, ResourceFlavor, Workload
 from queues.core.plan import Admit, Evict, Plan
 from queues.core.state import State
 from tests.oracle.flavors import outcome
 from tests.oracle.preemption import Preemptor, fits
 from tests.oracle.quota import Holder, World
 from tests.properties.cluster import Cluster, holder_of, played
-from tests.properties.worlds import COHORTS, CPU, FLAVORS, GPU, QUEUES, cluster_queues, cohorts, flavors, workloads
+from tests.properties.worlds import (
+    COHORTS,
+    CPU,
+    FLAVORS,
+    GPU,
+    PARENTS,
+    QUEUES,
+    cluster_queues,
+    cohorts,
+    flavors,
+    workloads,
+)
 
 UNITS = [FlavorResource(flavor, resource) for flavor in FLAVORS for resource in (GPU, CPU)]
 
@@ -40,21 +52,25 @@ STEPS = (
 class History:
     """Draws what happens next and checks the promises."""
 
-    def __init__(self, data: st.DataObject) -> None:
+    def __init__(self, data: st.DataObject, *, scarce: bool) -> None:
         self.data = data
+        self.scarce = scarce
         self.cluster = Cluster()
         self.arrived = 0
         #: (preemptor, victim) since the last arrival, end or edit.
         self.evictions: set[tuple[str, str]] = set()
         for name in FLAVORS:
-            self.cluster.put_flavor(self.draw(flavors(name)))
+            self.cluster.put_flavor(ResourceFlavor(name) if scarce else self.draw(flavors(name)))
         for name in self.draw(st.lists(st.sampled_from(COHORTS), max_size=3, unique=True)):
-            self.cluster.put_cohort(self.draw(cohorts(name)))
+            self.cluster.put_cohort(self.draw_cohort(name))
         for name in QUEUES[: self.draw(st.integers(1, len(QUEUES)))]:
-            self.cluster.put_queue(self.draw(cluster_queues(name)))
+            self.cluster.put_queue(self.draw(cluster_queues(name, scarce=scarce)))
 
     def draw(self, strategy):
         return self.data.draw(strategy)
+
+    def draw_cohort(self, name: str) -> Cohort:
+        return Cohort(name, next(iter(PARENTS[name]), None)) if self.scarce else self.draw(cohorts(name))
 
     def pick(self, uids) -> str | None:
         found = sorted(uids)
@@ -70,8 +86,8 @@ class History:
         match kind:
             case "arrive":
                 created = cluster.now - self.draw(st.integers(0, 1))
-                queues = tuple(cluster.queues)
-                cluster.put(self.draw(workloads(f"w{self.arrived:03}", queues=queues, created_at=created)))
+                uid, queues = f"w{self.arrived:03}", tuple(cluster.queues)
+                cluster.put(self.draw(workloads(uid, queues=queues, created_at=created, scarce=self.scarce)))
                 self.arrived += 1
             case "decide":
                 self.decide()
@@ -89,9 +105,10 @@ class History:
             case "back off" if (uid := self.pick(w.uid for w in cluster.waiting())) is not None:
                 self.edit(uid, eligible_at=cluster.now + self.draw(st.integers(0, 3)))
             case "queue":
-                cluster.put_queue(self.draw(st.sampled_from(sorted(cluster.queues)).flatmap(cluster_queues)))
+                name = self.draw(st.sampled_from(sorted(cluster.queues)))
+                cluster.put_queue(self.draw(cluster_queues(name, scarce=self.scarce)))
             case "cohort":
-                cluster.put_cohort(self.draw(st.sampled_from(COHORTS).flatmap(cohorts)))
+                cluster.put_cohort(self.draw_cohort(self.draw(st.sampled_from(COHORTS))))
             case "drop cohort" if (name := self.pick(cluster.cohorts)) is not None:
                 cluster.drop_cohort(name)
             case "flavor":
@@ -243,9 +260,10 @@ def check_whole(workload: Workload, admission) -> None:
         assert set(wanted) <= set(given_.flavors)
 
 
-@given(st.data())
-def test_promises_hold_after_every_step(data):
-    history = History(data)
+@pytest.mark.parametrize("scarce", [True, False])
+@given(data=st.data())
+def test_promises_hold_after_every_step(data, scarce):
+    history = History(data, scarce=scarce)
     for _ in range(data.draw(st.integers(1, 30))):
         history.step()
     history.decide()

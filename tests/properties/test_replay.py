@@ -36,7 +36,7 @@ def digest_elsewhere(recorded: bytes, hash_seed: str) -> str:
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_another_process_plans_the_same(data):
-    history = History(data)
+    history = History(data, scarce=True)
     for _ in range(40):
         history.step()
     history.decide()
