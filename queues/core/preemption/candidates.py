@@ -94,8 +94,11 @@ def may_evict(policy: PreemptionPolicy, preemptor: WorkloadRecord, candidate: Wo
             )
 
 
-def find_candidates(need: Need, queue_at: Queues) -> Candidates:
-    """Cost: the workloads of the own queue and of all queues in the tree that use more than their own."""
+def find_candidates(need: Need, queue_at: Queues, *, without_borrowing: bool = True) -> Candidates:
+    """Cost: the workloads of the own queue and of all queues in the tree that use more than their own.
+
+    `without_borrowing` False leaves out those who only have to go for a preemptor that does not borrow.
+    """
     preemptor, queue, short = need.record, need.queue, need.short
     assert queue.spec is not None  # noqa: S101
     policies = queue.spec.preemption
@@ -107,7 +110,7 @@ def find_candidates(need: Need, queue_at: Queues) -> Candidates:
     hierarchical: list[Candidate] = []
     by_priority: list[Candidate] = []
     if policies.reclaim_within_cohort is not PreemptionPolicy.NEVER:
-        for found in _in_cohorts(need, queue_at):
+        for found in _in_cohorts(need, queue_at, without_borrowing=without_borrowing):
             (hierarchical if found.kind is Kind.HIERARCHICAL else by_priority).append(found)
     classes = [sorted(one, key=lambda found: _rank(found, queue)) for one in (hierarchical, by_priority, own)]
     ordered = [found for one in classes for found in one if found.record.evicted]
@@ -129,7 +132,7 @@ def _holders(queue: QueueRecord, short: frozenset[FlavorResource]) -> Iterator[W
             yield record
 
 
-def _in_cohorts(need: Need, queue_at: Queues) -> Iterator[Candidate]:
+def _in_cohorts(need: Need, queue_at: Queues, *, without_borrowing: bool) -> Iterator[Candidate]:
     """Walk up from the queue, collecting what uses more than its own on the way.
 
     Once the request fits into a subtree's own quota, what lies outside of that subtree is reclaimed as its right
@@ -138,11 +141,12 @@ def _in_cohorts(need: Need, queue_at: Queues) -> Iterator[Candidate]:
     preemptor, queue, short = need.record, need.queue, need.short
     assert queue.spec is not None  # noqa: S101
     policies = queue.spec.preemption
+    inside = without_borrowing or policies.borrow_within_cohort is not PreemptionPolicy.NEVER
     node = queue.node
     below: Node | None = None
     has_advantage, rest = _fits_own(node, need.usage)
     for ancestor in node.path():
-        for other in _above_quota(ancestor, below, queue.node, short):
+        for other in _above_quota(ancestor, below, queue.node, short) if inside or has_advantage else ():
             holder = queue_at[other]
             for record in _holders(holder, short):
                 if may_evict(policies.reclaim_within_cohort, preemptor, record):

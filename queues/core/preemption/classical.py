@@ -23,23 +23,23 @@ from queues.core.quantities import fits
 
 def find_targets(need: Need, books: Books, queue_at: Queues) -> list[Target]:
     """Whom to evict; nobody when that would not be enough. Cost: the candidates times the units requested."""
-    assert need.queue.spec is not None  # noqa: S101
-    candidates = find_candidates(need, queue_at)
+    must_borrow = not _is_under_nominal(need)
+    candidates = find_candidates(need, queue_at, without_borrowing=not must_borrow)
     if not candidates.ordered:
         return []
-    for may_borrow in _attempts(need, candidates):
+    for may_borrow in _attempts(need, candidates, must_borrow=must_borrow):
         targets = _Simulation(need, books, may_borrow=may_borrow).run(candidates.ordered)
         if targets:
             return [Target(one.record, one.queue, REASONS[one.kind]) for one in targets]
     return []
 
 
-def _attempts(need: Need, candidates: Candidates) -> tuple[bool, ...]:
+def _attempts(need: Need, candidates: Candidates, *, must_borrow: bool) -> tuple[bool, ...]:
     """Whether the preemptor may borrow, in the order in which it is tried."""
     spec = need.queue.spec
     assert spec is not None  # noqa: S101
     forbidden = spec.preemption.borrow_within_cohort is PreemptionPolicy.NEVER
-    if not candidates.any_from_others or (forbidden and not _is_under_nominal(need)):
+    if not candidates.any_from_others or (forbidden and must_borrow):
         return (True,)
     if forbidden and not candidates.any_hierarchical:
         return (False, True)
