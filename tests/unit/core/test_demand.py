@@ -13,11 +13,7 @@ from tests.builders import admitted, cluster_queue, workload
 
 
 def gang(pod_set: PodSet) -> Workload:
-    return (
-        workload("w")
-        .build()
-        .__class__(uid="w", key=("ns", "w"), queue=("ns", "q"), pod_sets=(pod_set,), created_at=0.0, queued_at=0.0)
-    )
+    return replace(workload("w").build(), pod_sets=(pod_set,))
 
 
 @dataclass
