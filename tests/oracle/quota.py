@@ -62,6 +62,9 @@ class World:
             above = self.parent(above)
         return found
 
+    def root(self, node: tuple[str, str]) -> tuple[str, str]:
+        return (self.ancestors(node) or [node])[-1]
+
     def children(self, node: tuple[str, str]) -> list[tuple[str, str]]:
         nodes = [("queue", name) for name in self.queues] + [("cohort", name) for name in self.all_cohorts()]
         return [child for child in nodes if self.parent(child) == node]
