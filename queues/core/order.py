@@ -22,9 +22,9 @@ _SLACK = 32
 
 
 def order_key(record: WorkloadRecord, *, sticky: bool) -> OrderKey:
-    """The highest priority, the longest wait, the lowest uid. Before them, if `sticky`, who waits for victims."""
+    """The highest priority, the longest wait, the lowest uid. Before them, if `sticky`, who evicted others."""
     workload = record.workload
-    first = sticky and record.claim is not None
+    first = sticky and record.claim is not None and record.claim.is_first
     return (0 if first else 1, -workload.priority, workload.queued_at, workload.uid)
 
 

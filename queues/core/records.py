@@ -95,10 +95,11 @@ class WorkloadRecord:
 class Claim:
     """What a workload waits for: quota that others were evicted for.
 
-    Looking ahead, the victims are gone and `usage` is taken, so that nobody else gets what they give back.
+    Looking ahead, the victims are gone and `usage` is taken, so that nobody else gets what they give back. `is_first`:
+    others were evicted for this workload itself, so it also goes before whoever would come first in its queue.
     """
 
-    __slots__ = ("assignments", "placed", "record", "usage", "victims")
+    __slots__ = ("assignments", "is_first", "placed", "record", "usage", "victims")
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class Claim:
         self.assignments = assignments
         self.usage = usage
         self.victims = victims
+        self.is_first = bool(victims)
         self.placed: tuple[tuple[FlavorName, Placed], ...] = ()
 
 
