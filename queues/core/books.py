@@ -56,6 +56,14 @@ class Books:
             self.queue_at[record.node] = record
         return record
 
+    def forget_queue_if_unused(self, queue: QueueRecord) -> None:
+        """A ClusterQueue that does not exist is remembered as long as LocalQueues or admissions name it."""
+        if queue.spec is None and not queue.homes and not queue.holding:
+            self.queues.pop(queue.name, None)
+            self.queue_at.pop(queue.node, None)
+            self.stirred.pop(queue, None)
+            self.forest.forget_queue(queue.name)
+
     def local_queue(self, key: ObjectKey) -> LocalQueueRecord:
         record = self.local_queues.get(key)
         if record is None:

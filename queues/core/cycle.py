@@ -31,7 +31,7 @@ from queues.core.reasons import Code, Preempted, Reason
 from queues.core.records import Claim, QueueRecord, Standing, WorkloadRecord
 from queues.core.state import State
 from queues.core.strategy import chosen
-from queues.core.tree import Account
+from queues.core.tree import Account, Node
 
 _HUMAN = {
     Preempted.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
@@ -60,7 +60,7 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
         if not heads or cycle.is_blocked:
             break
         # 4. Judge each on its own.
-        entries = [cycle.nominate(record) for record in heads]
+        entries = cycle.nominate(heads)
         # 5. Who borrows least goes first, then the highest priority and the longest wait.
         line = cycle.strategy.line([*entries, *state.waiting.standing_with(heads)])
         # 6. Carry them out one after the other, as far as they still hold.
@@ -80,15 +80,21 @@ class _Cycle:
         self.plan: list[Decision] = []
         #: Nobody else may start before the pods of those who did are ready.
         self.is_blocked = False
-        #: Something was admitted or claimed since the entries of this round were judged.
-        self._changed = False
+        #: The trees in which something was admitted or claimed since the entries of this round were judged, and
+        #: whether any of that took nodes.
+        self._changed: dict[Node, None] = {}
+        self._nodes_changed = False
         #: Where the present scan of a workload's flavors stopped so far. With several pod sets it could go in circles.
         self._stops: dict[Uid, list[Progress]] = {}
         #: What heads of StrictFIFO queues keep from those behind them for the rest of this round.
         self._kept: list[tuple[Account, int]] = []
 
-    def nominate(self, record: WorkloadRecord) -> Entry:
-        self._changed = False
+    def nominate(self, heads: list[WorkloadRecord]) -> list[Entry]:
+        self._changed.clear()
+        self._nodes_changed = False
+        return [self._nominate(record) for record in heads]
+
+    def _nominate(self, record: WorkloadRecord) -> Entry:
         queue = record.queue
         assert queue is not None  # noqa: S101
         if queue.order.is_strict:
@@ -106,6 +112,8 @@ class _Cycle:
             self._wait_on(entry)
         elif entry.fits_now:
             self._start(entry)
+        elif entry.is_gated:
+            self._wait_at_gates(entry)
         elif entry.can_wait:
             self._preempt(entry)
         else:
@@ -120,7 +128,7 @@ class _Cycle:
             record.reason = _NOT_READY
             self.state.waiting.tell(record)
             return
-        if (self._changed or self._kept) and not self._fits_still(entry):
+        if self._is_affected(entry) and not self._fits_still(entry):
             if not self._park_behind(entry, self._fits_still):
                 record.progress = entry.assignment.progress
             return
@@ -129,8 +137,16 @@ class _Cycle:
         checks = checks_of(queue.spec, assignments)
         admission = Admission(queue.name, assignments, self.now, admitted=not checks)
         self.state.admit(record, admission)
-        self._changed = True
+        self._note_change(entry)
         self.plan.append(Admit(record.uid, admission, checks, borrows=entry.assignment.level > 0))
+
+    def _is_affected(self, entry: Entry) -> bool:
+        """Whether something happened since the entry was judged that could make a difference to it."""
+        return bool(self._kept) or entry.queue.node.root in self._changed or (self._nodes_changed and entry.needs_nodes)
+
+    def _note_change(self, entry: Entry) -> None:
+        self._changed[entry.queue.node.root] = None
+        self._nodes_changed = self._nodes_changed or entry.needs_nodes
 
     def _fits_still(self, entry: Entry) -> bool:
         claim, books = entry.record.claim, self.state.books
@@ -149,7 +165,7 @@ class _Cycle:
         """Ask the targets to go, and keep what they give back for this workload."""
         record, queue, books = entry.record, entry.queue, self.state.books
         self._give_up_claim(record)
-        if (self._changed or self._kept) and not self._works_still(entry):
+        if self._is_affected(entry) and not self._works_still(entry):
             self._park_behind(entry, self._works_still)
             return
         for target in entry.targets:
@@ -162,9 +178,22 @@ class _Cycle:
         books.claim(claim)
         self.state.waiting.stand(queue, None)
         record.progress = {}
-        self._changed = True
+        self._note_change(entry)
         self.state.waiting.reorder(record)
         self._park(entry, waits_for(entry.assignment, len(victims)), None)
+
+    def _wait_at_gates(self, entry: Entry) -> None:
+        """Whoever keeps a gate closed decides when others may be evicted; until then nothing is kept for it."""
+        record = entry.record
+        self._give_up_claim(record)
+        record.progress = {}
+        reason = Reason(
+            Code.WAITING_FOR_QUOTA,
+            f"Others would have to be evicted, which closed preemption gates do not allow: "
+            f"{', '.join(record.workload.preemption_gates)}",
+            is_preemption_gated=True,
+        )
+        self._park(entry, reason, None)
 
     def _wait_on(self, entry: Entry) -> None:
         claim = entry.record.claim

@@ -11,7 +11,7 @@ from typing import assert_never
 from queues.core import events
 from queues.core.activity import World, activity_of, inactive_reason
 from queues.core.books import Books
-from queues.core.demand import charges_of, placed_of
+from queues.core.demand import charges_of, keeps_its_place, placed_of, rank_of
 from queues.core.model import (
     Admission,
     CheckName,
@@ -25,7 +25,6 @@ from queues.core.model import (
     ObjectKey,
     QueueingStrategy,
     ResourceFlavor,
-    Timestamp,
     Topology,
     TopologyName,
     Uid,
@@ -125,12 +124,12 @@ class State(Readings):
             # News that an admission was written is older than an eviction that was decided since.
             confirms = was_holding and old.admission is None and record.evicted
             self._hold(record, workload.admission, evicted=workload.evicted or confirms)
-            if was_holding and record.holder is not None and _rank(old) != _rank(workload):
+            if was_holding and record.holder is not None and rank_of(old) != rank_of(workload):
                 self.books.stir(record.holder, record.charges)  # others may evict it now
             return
         if was_holding:
             self.release(record)
-        elif record.home is not None and record.group is not None and _stays(old, workload):
+        elif record.home is not None and record.group is not None and keeps_its_place(old, workload):
             return
         self.waiting.file(record)
 
@@ -158,7 +157,10 @@ class State(Readings):
 
     def release(self, record: WorkloadRecord) -> None:
         """The workload holds nothing any more."""
+        queue = record.holder
         self.books.drop(record)
+        if queue is not None:
+            self.books.forget_queue_if_unused(queue)
         record.evicted = False
         record.ready = False
         self._ready.pop(record.uid, None)
@@ -226,6 +228,7 @@ class State(Readings):
         self._review(queue)
         self._refile(queue)
         self.books.changed_queues.pop(name, None)
+        self.books.forget_queue_if_unused(queue)
 
     def _refile(self, queue: QueueRecord) -> None:
         for home in queue.homes.values():
@@ -256,7 +259,7 @@ class State(Readings):
         if old == spec:
             return
         if old is not None:
-            self.books.queue(old.cluster_queue).homes.pop(spec.key, None)
+            self._leave_queue(old)
         home.spec = spec
         self.books.queue(spec.cluster_queue).homes[spec.key] = home
         for record in list(home.workloads.values()):
@@ -264,11 +267,16 @@ class State(Readings):
                 self.waiting.file(record)
         self.books.changed_local_queues[spec.key] = None
 
+    def _leave_queue(self, spec: LocalQueue) -> None:
+        queue = self.books.queue(spec.cluster_queue)
+        queue.homes.pop(spec.key, None)
+        self.books.forget_queue_if_unused(queue)
+
     def _local_queue_gone(self, key: ObjectKey) -> None:
         home = self.books.local_queues.get(key)
         if home is None or home.spec is None:
             return
-        self.books.queue(home.spec.cluster_queue).homes.pop(key, None)
+        self._leave_queue(home.spec)
         home.spec = None
         for record in list(home.workloads.values()):
             if record.stage is not Stage.HOLDING:
@@ -373,6 +381,7 @@ class State(Readings):
         if self.books.forest.is_settled:
             return
         for node in self.books.forest.settle():
+            self.waiting.forget_parked(node)
             queue = None if node.is_cohort else self.books.queues.get(ClusterQueueName(node.name))
             if queue is not None:
                 queue.groups = None
@@ -387,23 +396,6 @@ class State(Readings):
             for queue in self.books.queues.values():
                 self.waiting.wake_queue(queue)
         self.waiting.wake_due(now)
-
-
-def _rank(workload: Workload) -> tuple[int, Timestamp]:
-    return (workload.priority, workload.queued_at)
-
-
-def _stays(old: Workload, new: Workload) -> bool:
-    """Whether a waiting workload keeps its place, since nothing that decides it changed."""
-    return (
-        old.queue == new.queue
-        and old.priority == new.priority
-        and old.queued_at == new.queued_at
-        and old.eligible_at == new.eligible_at
-        and old.held == new.held
-        and old.misconfigured == new.misconfigured
-        and old.pod_sets == new.pod_sets
-    )
 
 
 def _flavors_of(spec: ClusterQueue | None) -> tuple[FlavorName, ...]:

@@ -126,6 +126,7 @@ class Node:
 
     __slots__ = (
         "accounts", "children", "declared", "height", "is_cohort", "is_cyclic", "name", "parent", "quotas", "root",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, name: str, *, is_cohort: bool) -> None:
@@ -137,6 +138,8 @@ class Node:
         self.quotas: dict[FlavorResource, Quota] = {}
         self.accounts: dict[FlavorResource, Account] = {}
         self.height = 0
+        #: In fair sharing, in thousandths.
+        self.weight = 1000
         self.is_cyclic = False
         #: The top of the tree. In a cycle there is none, and the node itself stands here.
         self.root: Node = self
@@ -221,6 +224,12 @@ class Forest:
         node.declared = False
         node.quotas = {}
         self._link(node, None)
+
+    def forget_queue(self, name: ClusterQueueName) -> None:
+        """Nothing is charged to it any more."""
+        node = self.queues.pop(name, None)
+        if node is not None:
+            self._touched.pop(node, None)
 
     def put_cohort(self, name: CohortName, parent: CohortName | None, groups: tuple[ResourceGroup, ...]) -> Node:
         node = self._cohort(name)

@@ -143,6 +143,11 @@ class Waiting:
         if queue.is_active:
             self.active[queue] = None
 
+    def forget_parked(self, root: Node) -> None:
+        """Everybody in the tree is awake, or stands in another tree by now."""
+        self._parked.pop(root, None)
+        self._standing.pop(root, None)
+
     def wake_stirred(self) -> None:
         """Wake what could use what was given back. Cost: the parked groups of the trees concerned."""
         stirred, self.books.stirred = self.books.stirred, {}
