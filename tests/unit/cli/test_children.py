@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,7 +10,7 @@ from admission.commands import children
 
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that were made, none of which takes time; the seventh ends it."""
     made: list[float] = []
 
@@ -21,7 +20,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
             raise asyncio.CancelledError
 
     monkeypatch.setattr(children.asyncio, "sleep", sleep)
-    yield made
+    return made
 
 
 @pytest.mark.parametrize(
