@@ -39,6 +39,7 @@ def workload(
         eligible_at=eligible_at(obj),
         held=held(obj) or kept_back,
         misconfigured=misconfigured,
+        preemption_gates=closed_preemption_gates(obj),
         admission=admission(obj),
         evicted=conditions.is_evicted(obj) and conditions.holds_quota(obj),
         generation=metadata.generation,
@@ -64,6 +65,14 @@ def held(obj: Workload) -> str | None:
         (bool(failed), f"The workload has failed admission checks: {', '.join(failed)}"),
     )
     return next((text for applies, text in reasons if applies), None)
+
+
+def closed_preemption_gates(obj: Workload) -> tuple[str, ...]:
+    """A gate is closed until its owner has said that it is open."""
+    if not obj.spec.preemption_gates:
+        return ()
+    is_open = {state.name for state in obj.status.preemption_gates if state.position == names.GATE_OPEN}
+    return tuple(sorted(gate.name for gate in obj.spec.preemption_gates if gate.name not in is_open))
 
 
 def eligible_at(obj: Workload) -> float:

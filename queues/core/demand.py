@@ -34,7 +34,7 @@ def counts_of(workload: Workload) -> tuple[int, ...]:
 
 
 def shape_of(workload: Workload) -> Shape:
-    return (workload.priority, *[_pod_set_shape(pod_set) for pod_set in workload.pod_sets])
+    return (workload.priority, workload.preemption_gates, *[_pod_set_shape(pod_set) for pod_set in workload.pod_sets])
 
 
 def _pod_set_shape(pod_set: PodSet) -> Shape:
@@ -66,6 +66,7 @@ def keeps_its_place(old: Workload, new: Workload) -> bool:
         and old.eligible_at == new.eligible_at
         and old.held == new.held
         and old.misconfigured == new.misconfigured
+        and old.preemption_gates == new.preemption_gates
         and old.pod_sets == new.pod_sets
     )
 

@@ -340,8 +340,9 @@ class Workload:
     `queued_at` orders it among equals (creation, or the eviction for some causes). `eligible_at` is when its back-off
     ends (0: now). `held` names why the shell keeps it out of the queue (inactive, gated, on hold, replacement pods
     missing, checks failed), `misconfigured` what only an edit can mend (for instance a LimitRange violation); None
-    means neither. `admission` is what it holds; while `evicted` it goes on holding it until the shell says otherwise.
-    `generation` changes when the spec does.
+    means neither. `preemption_gates` are the closed ones: while there are any, it may not evict others. `admission` is
+    what it holds; while `evicted` it goes on holding it until the shell says otherwise. `generation` changes when the
+    spec does.
     """
 
     uid: Uid
@@ -354,6 +355,7 @@ class Workload:
     eligible_at: Timestamp = 0.0
     held: str | None = None
     misconfigured: str | None = None
+    preemption_gates: tuple[str, ...] = ()
     admission: Admission | None = None
     evicted: bool = False
     generation: int = 0

@@ -71,6 +71,11 @@ class Entry:
         """Whether it starts once those who are evicted, for it or for others, are gone."""
         return bool(self.targets) or self.waits_for_others
 
+    @property
+    def is_gated(self) -> bool:
+        """Whether it would have to evict somebody, and may not."""
+        return bool(self.record.workload.preemption_gates) and any(not each.record.evicted for each in self.targets)
+
     def reason(self) -> Reason:
         return why_not(self.assignment, self.obstacle)
 

@@ -53,9 +53,13 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """`message` says the facts in words; `shortages` are the numbers; `remedy` the smallest change that would help."""
+    """`message` says the facts in words; `shortages` are the numbers; `remedy` the smallest change that would help.
+
+    `is_preemption_gated`: it would start by evicting others, which its preemption gates do not allow.
+    """
 
     code: Code
     message: str
     shortages: tuple[Shortage, ...] = ()
     remedy: str | None = None
+    is_preemption_gated: bool = False

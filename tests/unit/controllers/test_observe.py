@@ -14,7 +14,7 @@ from admission.controllers import observe, observe_workload
 from admission.settings import WaitForPodsReady
 from admission.settings.configuration import RequeuingStrategy, RequeuingTimestamp
 from queues.core import model
-from tests.unit.controllers.builders import NOW, WorkloadBuilder, admission, cluster_queue, settings, workload
+from tests.unit.controllers.builders import NOW, WorkloadBuilder, admission, cluster_queue, settings, stamp, workload
 
 CPU = model.ResourceName("cpu")
 
@@ -239,3 +239,26 @@ def test_an_admission_with_its_placement() -> None:
 
 def test_an_admission_without_its_condition_holds_nothing() -> None:
     assert observe_workload.admission(workload().status(admission=admission()).obj) is None
+
+
+@pytest.mark.parametrize(
+    ("states", "want"),
+    [
+        pytest.param((), ("a", "b"), id="closed until somebody says otherwise"),
+        pytest.param((("a", "Open"),), ("b",), id="one is open"),
+        pytest.param((("a", "Open"), ("b", "Closed")), ("b",), id="closed again"),
+        pytest.param((("a", "Open"), ("b", "Open"), ("c", "Closed")), (), id="only those of the spec count"),
+    ],
+)
+def test_closed_preemption_gates(states: tuple[tuple[str, str], ...], want: tuple[str, ...]) -> None:
+    obj = (
+        workload()
+        .spec(preemption_gates=(kueue.PreemptionGate(name="b"), kueue.PreemptionGate(name="a")))
+        .status(
+            preemption_gates=tuple(
+                kueue.PreemptionGateState(name=name, position=position, last_transition_time=stamp())
+                for name, position in states
+            )
+        )
+    )
+    assert observe_workload.closed_preemption_gates(obj.obj) == want

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from queues.core.model import Workload
 from queues.core.plan import Evict
 from queues.core.policy import Policy
 from queues.core.reasons import Code, Preempted
@@ -325,3 +326,34 @@ def test_a_victim_that_holds_more_than_it_is_charged_now(play):
     assert made.used("a") == 1
     made.submit(workload("w").queue("a").gpus(4).priority(1))
     assert evicted(made.run()) == ["x"]
+
+
+# ------------------------------------------------------------------ preemption gates
+
+
+def gated(name: str) -> Workload:
+    return replace(workload(name).queue("a").gpus(4).priority(1).build(), preemption_gates=("theirs",))
+
+
+def test_nobody_is_evicted_while_a_gate_is_closed(play):
+    made = play().queues(cluster_queue("a").gpus(4).within(LOWER)).submit(low("x", "a", 4)).change(gated("w"))
+    plan = made.run()
+    assert evicted(plan) == []
+    reason = held(plan)["w"].reason
+    assert reason.is_preemption_gated
+    assert reason.code is Code.WAITING_FOR_QUOTA
+    made.change(replace(gated("w"), preemption_gates=()))
+    assert evicted(made.run()) == ["x"]
+
+
+def test_a_closed_gate_is_no_hindrance_to_others_of_its_shape(play):
+    made = play().queues(cluster_queue("a").gpus(4).within(LOWER)).submit(low("x", "a", 4)).change(gated("first"))
+    made.submit(workload("second").queue("a").gpus(4).priority(1).at(1))
+    assert evicted(made.run()) == ["x"]
+    made.release("x")
+    assert admitted(made.run()) == ["second"], "what its victim gave back is for it"
+
+
+def test_free_quota_is_taken_whatever_the_gates(play):
+    made = play().queues(cluster_queue("a").gpus(4).within(LOWER)).change(gated("w"))
+    assert admitted(made.run()) == ["w"]
