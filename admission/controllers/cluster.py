@@ -64,6 +64,8 @@ class Cluster:
         self.ended: list[str] = []
         self.stirred = False
         self._placed: set[str] = set()
+        #: Uids of Workloads that hold quota and whose pods the core knows to be ready.
+        self._ready: set[str] = set()
         waiting = settings.wait_for_pods_ready
         self._tells_readiness = waiting is not None and waiting.block_admission
         self._on: dict[str, Callable[[Change[Any]], None]] = {
@@ -351,6 +353,7 @@ class Cluster:
         uid = workload.metadata.uid
         self.values.forget(uid)
         self.kept_back.pop(uid, None)
+        self._ready.discard(uid)
         self.ended.append(uid)
         if self.told.pop(uid, None) is not None:
             self.apply(events.WorkloadGone(model.Uid(uid)))
@@ -363,14 +366,27 @@ class Cluster:
             self.forget(workload)
             return known
         value = self.value(workload)
-        if self.told.get(uid) == value:
-            return False
-        self.told[uid] = value
-        self.apply(events.WorkloadChanged(value))
-        if self._tells_readiness and value.admission is not None:
-            ready = conditions.is_true(workload, names.PODS_READY)
-            self.apply(events.PodsReadyChanged(value.uid, ready))
-        return True
+        is_news = self.told.get(uid) != value
+        if is_news:
+            self.told[uid] = value
+            self.apply(events.WorkloadChanged(value))
+        if self._tells_readiness:
+            self._tell_readiness(value, workload)
+        return is_news
+
+    def _tell_readiness(self, value: model.Workload, workload: kueue.Workload) -> None:
+        """It is not part of the value: where it stops nobody from starting, it must not make anything look again."""
+        if value.admission is None:
+            self._ready.discard(value.uid)
+            return
+        is_ready = conditions.is_true(workload, names.PODS_READY)
+        if is_ready is not (value.uid in self._ready):
+            self.apply(events.PodsReadyChanged(value.uid, is_ready))
+        (self._ready.add if is_ready else self._ready.discard)(value.uid)
+
+    def reports_readiness(self, workload: kueue.Workload) -> bool:
+        """Whether an adapter here says when its pods are ready."""
+        return self.settings.wait_for_pods_ready is not None and self.ownership(workload) is Ownership.JOB
 
     def value(self, workload: kueue.Workload) -> model.Workload:
         """The core's value of a Workload as it stands."""

@@ -29,8 +29,12 @@ def is_current(workload: Workload) -> bool:
     )
 
 
-def admit(workload: Workload, decision: Admit, now: float) -> Workload:
-    """Quota reserved, and admitted in the same write when no check stands in between."""
+def admit(workload: Workload, decision: Admit, now: float, *, reports_readiness: bool = False) -> Workload:
+    """Quota reserved, and admitted in the same write when no check stands in between.
+
+    `reports_readiness`: somebody will say when its pods are ready. That they are not yet is said here, where it costs
+    no write of its own.
+    """
     admission = decision.admission
     changed = conditions.with_condition(
         workload,
@@ -51,7 +55,29 @@ def admit(workload: Workload, decision: Admit, now: float) -> Workload:
         resource_requests=(),
         admission_checks=checks.synchronised(workload.status.admission_checks, decision.checks, now),
     )
-    return checks.admitted(changed, now) if checks.are_ready(changed, decision.checks) else changed
+    if reports_readiness:
+        changed = _not_ready_yet(changed, now)
+    if checks.are_ready(changed, decision.checks):
+        return checks.admitted(changed, now)
+    return conditions.with_condition(
+        changed,
+        names.ADMITTED,
+        true=False,
+        reason=names.REASON_UNSATISFIED_ADMISSION_CHECKS,
+        message="The workload has not passed all admission checks",
+        now=now,
+    )
+
+
+def _not_ready_yet(workload: Workload, now: float) -> Workload:
+    return conditions.with_condition(
+        workload,
+        names.PODS_READY,
+        true=False,
+        reason=names.REASON_WAIT_FOR_START,
+        message="Not all pods are ready or succeeded",
+        now=now,
+    )
 
 
 def _assignment(each: model.PodSetAssignment) -> PodSetAssignment:
@@ -84,9 +110,19 @@ def hold(workload: Workload, reason: Reason, now: float) -> Workload:
     """The reason why it waits, in the condition that people look at."""
     if conditions.is_true(workload, names.QUOTA_RESERVED):
         return workload
-    return conditions.with_condition(
+    changed = conditions.with_condition(
         workload, names.QUOTA_RESERVED, true=False, reason=reason.code.value, message=_words(reason), now=now
     )
+    if reason.is_preemption_gated:
+        changed = conditions.with_condition(
+            changed,
+            names.BLOCKED_ON_PREEMPTION_GATES,
+            true=True,
+            reason=names.REASON_PREEMPTION_GATED,
+            message=reason.message,
+            now=now,
+        )
+    return changed
 
 
 def _words(reason: Reason) -> str:
@@ -135,5 +171,7 @@ def hold_event(workload: Workload, reason: Reason) -> Tell:
 
 def says_the_same(workload: Workload, reason: Reason) -> bool:
     """Whether the condition has this reason already, whatever its words."""
+    if reason.is_preemption_gated and not conditions.is_true(workload, names.BLOCKED_ON_PREEMPTION_GATES):
+        return False
     found = conditions.condition(workload, names.QUOTA_RESERVED)
     return found is not None and found.status == meta.FALSE and found.reason == reason.code.value

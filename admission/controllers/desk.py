@@ -251,7 +251,9 @@ class Desk:
                     return None, ()
                 self._cluster.values.decided_at[decision.uid] = decision.admission.reserved_at
                 self._holds.forget(decision.uid)
-                after = decisions.admit(workload, decision, now)
+                after = decisions.admit(
+                    workload, decision, now, reports_readiness=self._cluster.reports_readiness(workload)
+                )
                 return after, decisions.admission_events(workload, after, now)
             case Evict():
                 if not conditions.holds_quota(workload) or conditions.is_finished(workload):

@@ -16,7 +16,10 @@ _MOST_STATS = 256
 
 
 def evicted(workload: Workload, reason: str, message: str, now: float, *, cause: str = "") -> Workload:
-    """The Workload on its way out, and the eviction counted."""
+    """The Workload on its way out, and the eviction counted.
+
+    A cause of a deactivation is part of the condition's reason; evictions are counted by the two apart.
+    """
     changed = conditions.with_condition(workload, names.EVICTED, true=True, reason=reason, message=message, now=now)
     if conditions.is_true(changed, names.BLOCKED_ON_PREEMPTION_GATES):
         changed = conditions.with_condition(
@@ -35,7 +38,7 @@ def evicted(workload: Workload, reason: str, message: str, now: float, *, cause:
             else msgspec.structs.replace(gate, position=names.GATE_CLOSED, last_transition_time=meta.rfc3339(now))
             for gate in status.preemption_gates
         ),
-        scheduling_stats=_counted(status.scheduling_stats, reason, cause),
+        scheduling_stats=_counted(status.scheduling_stats, _plain(reason), cause),
     )
 
 
@@ -52,6 +55,11 @@ def asked_again(check: AdmissionCheckState, now: float) -> AdmissionCheckState:
         retry_count=retries,
         pod_set_updates=(),
     )
+
+
+def _plain(reason: str) -> str:
+    by_cause = reason.startswith(names.EVICTED_BY_DEACTIVATION_PREFIX)
+    return names.EVICTED_BY_DEACTIVATION if by_cause else reason
 
 
 def _counted(stats: SchedulingStats | None, reason: str, cause: str) -> SchedulingStats:

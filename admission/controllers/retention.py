@@ -11,7 +11,7 @@ from admission.api.kueue import Workload
 from admission.controllers import conditions
 from admission.controllers.changes import ref
 from admission.controllers.rules import Facts, Ownership, Step, event, without_finalizer
-from admission.jobs.effects import Delete, Ref
+from admission.jobs.effects import Delete, Ref, Tell
 
 
 def orphans(workload: Workload, facts: Facts, now: float) -> Step:
@@ -46,7 +46,7 @@ def finished(workload: Workload, facts: Facts, now: float) -> Step:
         return Step(without_finalizer(workload))
     return Step(
         workload,
-        tells=(event(workload, "Deleted", "Deleted because it has been finished for long enough"),),
+        tells=(event(workload, names.EVENT_DELETED, "Deleted because it has been finished for long enough"),),
         deletes=(Delete(ref("Workload", workload)),),
     )
 
@@ -66,9 +66,10 @@ def deactivated(workload: Workload, facts: Facts, now: float) -> Step:
     if facts.ownership is not Ownership.JOB:
         return Step(workload)
     namespace = workload.metadata.namespace
+    jobs = [Ref(owner.kind, namespace, owner.name, owner.uid) for owner in workload.metadata.owner_references]
+    message = "Deleted because its workload has been deactivated for long enough"
     return Step(
         workload,
-        deletes=tuple(
-            Delete(Ref(owner.kind, namespace, owner.name, owner.uid)) for owner in workload.metadata.owner_references
-        ),
+        tells=tuple(Tell(job, names.EVENT_DELETED, message) for job in jobs),
+        deletes=tuple(Delete(job) for job in jobs),
     )

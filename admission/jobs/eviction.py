@@ -20,7 +20,7 @@ def released(workload: Workload, now: float) -> Workload:
     evicted = condition(workload, names.EVICTED)
     if evicted is None or not holds_quota(workload):
         return workload
-    requeued = TRUE if evicted.reason in REQUEUED_AT_ONCE else FALSE
+    requeued = TRUE if evicted.reason in REQUEUED_AT_ONCE and not _is_of_one_pod(workload) else FALSE
     workload = with_condition(
         workload,
         Condition(type=names.REQUEUED, status=requeued, reason=evicted.reason, message=evicted.message),
@@ -28,6 +28,12 @@ def released(workload: Workload, now: float) -> Workload:
     )
     reason = names.REASON_PENDING_EVALUATION if workload.spec.active else names.REASON_DEACTIVATED
     return without_reservation(workload, reason, evicted.message, now)
+
+
+def _is_of_one_pod(workload: Workload) -> bool:
+    """A pod that was stopped never starts again, so its Workload must not take quota anew before it goes as well."""
+    controller = workload.metadata.controller
+    return controller is not None and controller.kind == "Pod"
 
 
 def without_reservation(workload: Workload, reason: str, message: str, now: float) -> Workload:
@@ -48,7 +54,7 @@ def without_reservation(workload: Workload, reason: str, message: str, now: floa
     ):
         workload = with_condition(workload, new, now)
     ready = condition(workload, names.PODS_READY)
-    if ready is not None and ready.status == TRUE:
+    if ready is not None and ready.reason != names.REASON_WAIT_FOR_START:
         waiting = Condition(
             type=names.PODS_READY,
             status=FALSE,

@@ -18,6 +18,7 @@ from admission.controllers.store import Key
 from admission.jobs.effects import Ref
 from admission.jobs.registry import adapters
 from admission.kube.informers import Deleted, Replaced, Upserted
+from admission.settings import WaitForPodsReady
 from queues.core import model
 from queues.core.cycle import decide
 from queues.core.plan import Admit
@@ -215,3 +216,21 @@ def test_the_active_condition_is_kept_when_it_says_so_already(cluster: Cluster) 
     told = cluster_queue_status(queue, cluster.state, NOW)
     queue = msgspec.structs.replace(queue, status=told)
     assert cluster_queue_status(queue, cluster.state, NOW + 60) == told
+
+
+def test_that_pods_are_ready_is_told_though_nothing_else_changed() -> None:
+    """Where admissions wait for ready pods, the next one starts then and not at the next event."""
+    waiting = WaitForPodsReady(block_admission=True)
+    cluster = Cluster(settings(wait_for_pods_ready=waiting), adapters(settings()), lambda: NOW)
+    take(cluster, FLAVOR, cluster_queue(), local_queue())
+    tell(cluster, workload("w").admitted().obj)
+    tell(cluster, workload("next").obj)
+    policy = Policy(block_admission_until_pods_ready=True)
+    assert not [each for each in decide(cluster.state, NOW, policy) if isinstance(each, Admit)]
+    settle(cluster)
+    tell(cluster, newer(workload("w").admitted().cond(names.PODS_READY, reason="Started")))
+    assert cluster.stirred
+    assert [each.uid for each in decide(cluster.state, NOW, policy) if isinstance(each, Admit)] == ["uid-next"]
+    settle(cluster)
+    tell(cluster, newer(workload("w").admitted().cond(names.PODS_READY, reason="Started").cond("Other"), "9"))
+    assert not cluster.stirred

@@ -52,7 +52,10 @@ class Case:
             Case(
                 workload(),
                 (model.CheckName("b"), model.CheckName("a")),
-                want={names.QUOTA_RESERVED: ("True", "QuotaReserved")},
+                want={
+                    names.QUOTA_RESERVED: ("True", "QuotaReserved"),
+                    names.ADMITTED: ("False", "UnsatisfiedAdmissionChecks"),
+                },
                 want_checks=(("a", "Pending"), ("b", "Pending")),
             ),
             id="checks are listed by name, and waited for",
@@ -99,6 +102,29 @@ def test_the_message_of_an_ended_eviction_says_what_it_was() -> None:
     found = conditions.condition(after, names.EVICTED)
     assert found is not None
     assert found.message == "Previously: because of Preempted"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(workload(), id="never started"),
+        pytest.param(workload().cond(names.PODS_READY, "False", "WaitForRecovery", at=-900), id="failed to recover"),
+    ],
+)
+def test_the_wait_for_ready_pods_begins_with_the_admission(before: WorkloadBuilder) -> None:
+    after = decisions.admit(before.obj, Admit(UID, DECIDED), NOW, reports_readiness=True)
+    assert status_of(after)[names.PODS_READY] == ("False", "WaitForStart")
+
+
+def test_what_waits_at_its_preemption_gates_says_so_until_quota_is_reserved() -> None:
+    gated = Reason(Code.WAITING_FOR_QUOTA, "The gate g is closed", is_preemption_gated=True)
+    told = workload().cond(names.QUOTA_RESERVED, "False", "WaitingForQuota")
+    assert not decisions.says_the_same(told.obj, gated)
+    waiting = decisions.hold(told.obj, gated, NOW)
+    assert status_of(waiting)[names.BLOCKED_ON_PREEMPTION_GATES] == ("True", "PreemptionGated")
+    assert decisions.says_the_same(waiting, gated)
+    admitted = decisions.admit(waiting, Admit(UID, DECIDED), NOW)
+    assert status_of(admitted)[names.BLOCKED_ON_PREEMPTION_GATES] == ("False", "QuotaReserved")
 
 
 def test_admission_is_one_guarded_patch_with_all_conditions() -> None:

@@ -398,6 +398,14 @@ CASES = [
         id="evicted without a job: nobody has to stop, the quota is given back",
     ),
     pytest.param(
+        Case(
+            workload().admitted().evicted("PodsReadyTimeout").cond(names.PODS_READY, "False", "WaitForRecovery"),
+            facts(ownership=Ownership.NONE),
+            want={names.PODS_READY: ("False", "WaitForStart"), names.REQUEUED: ("False", "PodsReadyTimeout")},
+        ),
+        id="a wait for recovery ends with the admission, or the next one would time out at once",
+    ),
+    pytest.param(
         Case(workload().admitted().evicted("Preempted"), facts(ownership=Ownership.FOREIGN), writes=0),
         id="evicted with somebody else's job: that one's controller gives it back",
     ),
@@ -449,6 +457,48 @@ def test_a_round_that_was_written_wants_nothing_more(case: Case) -> None:
         metadata = msgspec.structs.replace(current.metadata, resource_version=str(100 + version))
         current = msgspec.structs.replace(current, metadata=metadata)
     raise AssertionError(f"no rest: {patches}")
+
+
+@pytest.mark.parametrize(
+    ("wl", "settings", "want"),
+    [
+        pytest.param(
+            workload().admitted().spec(active=False).cond(names.DEACTIVATION_TARGET, reason="AdmissionCheck"),
+            facts(),
+            ("Deactivated", "AdmissionCheck", 1),
+            id="a deactivation by the system",
+        ),
+        pytest.param(
+            workload().admitted().spec(active=False), facts(), ("Deactivated", "", 1), id="a deactivation by a person"
+        ),
+        pytest.param(
+            workload().admitted(at=-61),
+            facts(waiting=WAITING),
+            ("PodsReadyTimeout", "WaitForStart", 1),
+            id="pods that never got ready",
+        ),
+        pytest.param(
+            workload()
+            .admitted(at=-900)
+            .cond(names.PODS_READY, "False", "WaitForRecovery", at=-31)
+            .status(
+                scheduling_stats=kueue.SchedulingStats(
+                    evictions=(kueue.SchedulingStatsEviction("PodsReadyTimeout", "WaitForRecovery", 2),)
+                )
+            ),
+            facts(waiting=WAITING),
+            ("PodsReadyTimeout", "WaitForRecovery", 3),
+            id="pods that were lost, for the third time",
+        ),
+    ],
+)
+def test_evictions_are_counted_by_reason_and_cause(
+    wl: WorkloadBuilder, settings: Facts, want: tuple[str, str, int]
+) -> None:
+    (patch,) = [effect for effect in reconcile(wl.obj, settings, NOW).effects if isinstance(effect, Patch)]
+    stats = applied(wl.obj, patch).status.scheduling_stats
+    assert stats is not None
+    assert [(each.reason, each.underlying_cause, each.count) for each in stats.evictions] == [want]
 
 
 @pytest.mark.parametrize(

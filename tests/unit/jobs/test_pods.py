@@ -171,3 +171,12 @@ def test_holds_its_place(raw: dict[str, Any], want: bool) -> None:
 def test_terminating_pod_holds_no_place(raw: dict[str, Any]) -> None:
     raw = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": stamp(30)}}
     assert not pod_states.holds_place(convert(raw, Pod))
+
+
+def test_its_workload_takes_no_quota_again_once_it_was_stopped() -> None:
+    world = running()
+    world.evict()
+    world.settle()
+    world.now = NOW + 31
+    world.settle()
+    assert world.status_of("Requeued") == "False"
