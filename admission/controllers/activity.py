@@ -13,6 +13,7 @@ from admission.api.kueue import Workload
 from admission.controllers import conditions
 from admission.controllers.eviction import evicted
 from admission.controllers.rules import Facts, Step, event, with_active
+from admission.jobs import composing
 from admission.jobs.effects import Tell
 
 _BACK_OFF_REASONS = frozenset({names.EVICTED_BY_PODS_READY_TIMEOUT, names.EVICTED_BY_ADMISSION_CHECK})
@@ -90,8 +91,7 @@ def gate(workload: Workload, facts: Facts, now: float) -> Step:
 
 def admission_gates(workload: Workload) -> tuple[str, ...]:
     """The gates that it still names, in their order."""
-    text = workload.metadata.annotations.get(names.ADMISSION_GATED_BY, "")
-    return tuple(name for part in text.split(",") if (name := part.strip()))
+    return composing.admission_gates(workload.metadata.annotations)
 
 
 def put_back(workload: Workload, facts: Facts, now: float) -> Step:

@@ -144,6 +144,10 @@ class JobGang:
         return not self.job.spec.suspend
 
     @property
+    def admission_gates(self) -> tuple[str, ...] | None:
+        return None if self.prebuilt else composing.admission_gates(self._annotations)
+
+    @property
     def is_stopping(self) -> bool:
         return self._annotations.get(names.STOPPING) == "true"
 

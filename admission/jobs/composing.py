@@ -91,6 +91,12 @@ def copied_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def admission_gates(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The gates of others that hold the admission back, in their order."""
+    text = annotations.get(names.ADMISSION_GATED_BY, "")
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
 def maximum_execution_time(labels: Mapping[str, str]) -> int | None:
     """Seconds; None where there is no limit, or a text that the webhook would have refused."""
     text = labels.get(names.MAX_EXEC_TIME_LABEL, "")

@@ -49,6 +49,11 @@ class Gang(Protocol):
         """The name in the WorkloadPriorityClass label."""
         ...
 
+    @property
+    def admission_gates(self) -> tuple[str, ...] | None:
+        """The gates that it still names; None: its Workload's own count."""
+        ...
+
     def ancestor(self, context: Context) -> Ancestor | None:
         """The job that this one is a part of, if that is queued itself."""
         ...

@@ -138,6 +138,15 @@ class PodGroupGang:
         occupant = next(iter(self.facts.occupants), self.first)
         return occupant.metadata.labels.get(names.PRIORITY_CLASS_LABEL, "")
 
+    @property
+    def admission_gates(self) -> tuple[str, ...] | None:
+        """Those that all its pods still name."""
+        workload = self.facts.workload
+        if workload is not None and not is_group_workload(workload):
+            return None
+        named = [composing.admission_gates(pod.metadata.annotations) for pod in self.facts.occupants]
+        return tuple(gate for gate in (named[0] if named else ()) if all(gate in gates for gates in named))
+
     def ancestor(self, context: Context) -> Ancestor | None:  # noqa: ARG002  # the webhook gates only topmost pods
         return None
 

@@ -95,6 +95,12 @@ class PodGang:
     def priority_class(self) -> str:
         return self.pod.metadata.labels.get(names.PRIORITY_CLASS_LABEL, "")
 
+    @property
+    def admission_gates(self) -> tuple[str, ...] | None:
+        meta = self.pod.metadata
+        is_prebuilt = composing.prebuilt_name(meta.labels, meta.annotations)
+        return None if is_prebuilt else composing.admission_gates(meta.annotations)
+
     def owns(self, workload: Workload) -> bool:
         owner = workload.metadata.controller
         return owner is not None and owner.uid == self.pod.metadata.uid

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from admission.api import meta, names
 from admission.api.kueue import Workload
 from admission.api.meta import TRUE, Condition
+from admission.jobs.composing import admission_gates
 from admission.jobs.effects import Delete, Effect, Patch, Severity, Tell
 from admission.jobs.eviction import released
 from admission.jobs.gang import Gang
@@ -96,12 +97,13 @@ def _with_workload(gang: Gang, workload: Workload, tidied: Outcome, context: Con
     """The steps of a gang that has a live Workload. `tidied` came before and is part of the outcome."""
     effects = tidied.effects
 
-    # (4 again.) The priority class may change at any time.
+    # (4 again.) The priority class may change at any time, and gates be lifted.
     followed = follow_label(workload, gang.priority_class, context)
     if isinstance(followed, ClassMissing):
         effects = (*effects, *_missing_class(gang, followed))
-    elif followed:
-        return Outcome((*effects, *followed), tidied.requeue_after)
+        followed = ()
+    if changes := followed or _lift_gates(gang, workload):
+        return Outcome((*effects, *changes), tidied.requeue_after)
 
     # 11, 12. What it reports, with the conditions of the kind's own (5).
     observed = gang.with_conditions(with_reclaimable(workload, gang.reclaimable(workload)), context.now)
@@ -215,6 +217,18 @@ def _follow_queue(gang: Gang, workload: Workload) -> tuple[Effect, ...]:
     if not queue or queue == workload.spec.queue_name or holds_quota(workload):
         return ()
     body = {"spec": {"queueName": queue}}
+    return (Patch(workload_ref(workload), body, resource_version=workload.metadata.resource_version),)
+
+
+def _lift_gates(gang: Gang, workload: Workload) -> tuple[Effect, ...]:
+    """A gate that the job does not name any more does not hold its Workload either; none is ever added."""
+    there, named = admission_gates(workload.metadata.annotations), gang.admission_gates
+    if not there or named is None:
+        return ()
+    left = [gate for gate in there if gate in named]
+    if len(left) == len(there):
+        return ()
+    body = {"metadata": {"annotations": {names.ADMISSION_GATED_BY: ",".join(left) or None}}}
     return (Patch(workload_ref(workload), body, resource_version=workload.metadata.resource_version),)
 
 

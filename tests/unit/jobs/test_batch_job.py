@@ -635,3 +635,34 @@ def test_part_of_a_queued_job_only_must_not_run_ahead() -> None:
         world.wl["metadata"]["name"]
     ]
     assert world.wl["metadata"]["ownerReferences"][0]["name"] == "parent"
+
+
+# ------------------------------------------------------------------ gates of others
+
+
+def gates_of(world: World) -> str | None:
+    found: str | None = world.wl["metadata"].get("annotations", {}).get(names.ADMISSION_GATED_BY)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("left", "want"),
+    [
+        pytest.param("b", "b", id="one is lifted"),
+        pytest.param(None, None, id="all are lifted"),
+        pytest.param("b,c", "b", id="none is ever added"),
+    ],
+)
+def test_gates_lifted_on_the_job_are_lifted_on_its_workload(left: str | None, want: str | None) -> None:
+    world = World().put(job(annotations={names.ADMISSION_GATED_BY: "a,b"})).settle()
+    assert gates_of(world) == "a,b"
+    world.change("Job", "j", {"metadata": {"annotations": {names.ADMISSION_GATED_BY: left}}})
+    world.settle()
+    assert gates_of(world) == want
+
+
+def test_a_gate_lifted_on_the_workload_stays_lifted() -> None:
+    world = World().put(job(annotations={names.ADMISSION_GATED_BY: "a"})).settle()
+    world.change("Workload", world.wl["metadata"]["name"], {"metadata": {"annotations": None}})
+    world.settle()
+    assert gates_of(world) is None
