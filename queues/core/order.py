@@ -7,13 +7,14 @@ single group, and a head that does not fit stops those behind it. It never decid
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from queues.core.demand import Shape
 from queues.core.model import FlavorResource, Uid
 from queues.core.reasons import Reason
-from queues.core.records import OrderKey, WorkloadRecord
+from queues.core.records import LocalQueueRecord, OrderKey, WorkloadRecord
 
 #: The single group of a StrictFIFO queue.
 IN_ORDER: Shape = ("in order",)
@@ -31,12 +32,14 @@ def order_key(record: WorkloadRecord, *, sticky: bool) -> OrderKey:
 class Group:
     """Workloads that fit or fail alike. `watch` are the units whose release may help once parked (None: anything)."""
 
-    __slots__ = ("heap", "is_parked", "reason", "shape", "size", "untold", "watch", "watches_nodes")
+    __slots__ = ("heap", "homes", "is_parked", "reason", "shape", "size", "untold", "watch", "watches_nodes")
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.heap: list[tuple[OrderKey, WorkloadRecord]] = []
         self.size = 0
+        #: How many of them each LocalQueue counts.
+        self.homes: Counter[LocalQueueRecord] = Counter()
         self.is_parked = False
         self.reason: Reason | None = None
         #: Somebody in it has yet to be told the reason, whatever it was before.
@@ -62,8 +65,20 @@ class Group:
             self.heap = [entry for entry in self.heap if entry[1].group is self and entry[1].key is entry[0]]
             heapify(self.heap)
         record.group = self
-        self.size += 1
+        self._count(record, 1)
         heappush(self.heap, (record.key, record))
+
+    def take_out(self, record: WorkloadRecord) -> None:
+        record.group = None
+        self._count(record, -1)
+
+    def _count(self, record: WorkloadRecord, sign: int) -> None:
+        self.size += sign
+        home = record.home
+        if home is not None:
+            self.homes[home] += sign
+            if not self.homes[home]:
+                del self.homes[home]
 
 
 class PendingQueue:
@@ -97,8 +112,7 @@ class PendingQueue:
         if group is None:
             return
         was_head = group.head() is record
-        record.group = None
-        group.size -= 1
+        group.take_out(record)
         if not group.size:
             del self.groups[group.shape]
         elif was_head:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from queues.core.activity import World, local_activity_of
 from queues.core.books import Books
 from queues.core.model import (
+    ClusterQueue,
     ClusterQueueName,
     CohortName,
     FlavorResource,
@@ -62,6 +63,14 @@ class CohortReading:
     quota: int
     usage: int
     potential: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """How many different shapes of workloads wait in a queue: each is judged once for all that have it."""
+
+    active: int
+    inadmissible: int
 
 
 class Readings:
@@ -133,12 +142,25 @@ class Readings:
         active = active if queue.is_active else 0
         return Counts(pending, active, pending - active, len(queue.holding), queue.admitted_count)
 
+    def shapes(self, name: ClusterQueueName) -> Shapes:
+        """Cost: the queue's groups of equal workloads."""
+        queue = self.books.queues.get(name)
+        if queue is None:
+            return Shapes(0, 0)
+        total = len(queue.order.groups)
+        parked = sum(1 for group in queue.order.groups.values() if group.is_parked) if queue.is_active else total
+        return Shapes(total - parked, parked)
+
     def local_counts(self, key: ObjectKey) -> Counts:
-        """Cost: the LocalQueue's workloads are not looked at; `active` counts all that stand in the order."""
+        """Cost: the groups of equal workloads in its ClusterQueue."""
         home = self.books.local_queues.get(key)
         if home is None:
             return Counts(0, 0, 0, 0, 0)
-        return Counts(home.pending, home.pending, 0, home.reserving_count, home.admitted_count)
+        queue = None if home.spec is None else self.books.queues.get(home.spec.cluster_queue)
+        active = 0
+        if queue is not None and queue.is_active:
+            active = sum(group.homes[home] for group in queue.order.groups.values() if not group.is_parked)
+        return Counts(home.pending, active, home.pending - active, home.reserving_count, home.admitted_count)
 
     def order(self, name: ClusterQueueName) -> tuple[Uid, ...]:
         """Everybody who waits in the ClusterQueue, parked and backing off included, in the order of their turn."""
@@ -163,6 +185,25 @@ class Readings:
             unit: CohortReading(account.subtree, account.usage, account.potential)
             for unit, account in sorted(node.accounts.items())
         }
+
+    def cohorts(self) -> dict[CohortName, tuple[CohortName, ...]]:
+        """All cohorts, those that are only named too, each with those above it, the nearest first."""
+        self.settle()
+        return {
+            name: tuple([CohortName(above.name) for above in node.path()])
+            for name, node in sorted(self.books.forest.cohorts.items())
+        }
+
+    def cohorts_above(self, name: ClusterQueueName) -> tuple[CohortName, ...]:
+        """The nearest first; in a cycle there are none."""
+        self.settle()
+        queue = self.books.queues.get(name)
+        return () if queue is None else tuple([CohortName(above.name) for above in queue.node.path()])
+
+    def queue(self, name: ClusterQueueName) -> ClusterQueue | None:
+        """The ClusterQueue as the shell told it last."""
+        record = self.books.queues.get(name)
+        return None if record is None else record.spec
 
     def queue_names(self) -> tuple[ClusterQueueName, ...]:
         return tuple(sorted(name for name, queue in self.books.queues.items() if queue.spec is not None))

@@ -44,7 +44,7 @@ class State(Readings):
         self.world = World(flavors=self.books.flavors)
         self.waiting = Waiting(self.books, self.world)
         self.workloads: dict[Uid, WorkloadRecord] = {}
-        self.cohorts: dict[CohortName, Cohort] = {}
+        self._cohorts: dict[CohortName, Cohort] = {}
         self.policy: Policy | None = None
         self._ready: dict[Uid, bool] = {}
         self._flavor_users: dict[FlavorName, dict[QueueRecord, None]] = {}
@@ -67,7 +67,7 @@ class State(Readings):
             case events.CohortChanged(cohort):
                 self._cohort_changed(cohort)
             case events.CohortGone(cohort_name):
-                self.cohorts.pop(cohort_name, None)
+                self._cohorts.pop(cohort_name, None)
                 self.books.forest.drop_cohort(cohort_name)
             case events.LocalQueueChanged(local_queue):
                 self._local_queue_changed(local_queue)
@@ -248,9 +248,9 @@ class State(Readings):
             self._check_users.setdefault(rule.name, {})[queue] = None
 
     def _cohort_changed(self, cohort: Cohort) -> None:
-        if self.cohorts.get(cohort.name) == cohort:
+        if self._cohorts.get(cohort.name) == cohort:
             return
-        self.cohorts[cohort.name] = cohort
+        self._cohorts[cohort.name] = cohort
         self.books.forest.put_cohort(cohort.name, cohort.parent, cohort.groups)
 
     def _local_queue_changed(self, spec: LocalQueue) -> None:

@@ -82,6 +82,7 @@ def _check_order(state: State, queue: QueueRecord) -> None:
         assert group.shape == shape
         assert group.size == len(members) > 0
         assert all(one.group is group and one.queue is queue for one in members)
+        assert group.homes == Counter(one.home for one in members)
         if not group.is_parked:
             heads.append(members[0])
     first = min(heads, key=lambda record: record.key, default=None)

@@ -6,10 +6,12 @@ import pytest
 
 from queues.core import events
 from queues.core.model import (
+    ObjectKey,
     QueueingStrategy,
     StopPolicy,
 )
 from queues.core.policy import Policy
+from queues.core.readings import Counts
 from queues.core.reasons import Code
 from tests.builders import (
     GPU,
@@ -305,3 +307,13 @@ def test_checks_of_the_queue_are_listed(play):
     assert not decision.admission.admitted
     counts = made.state.counts("q")
     assert (counts.reserving, counts.admitted) == (1, 0)
+
+
+def test_each_local_queue_counts_its_own(play):
+    made = play().queues(cluster_queue("q").gpus(1))
+    made.apply(events.LocalQueueChanged(local_queue("other", "q")))
+    made.submit(workload("x").queue("q"), workload("y").queue("q"), workload("z").queue("other"))
+    keys = [ObjectKey("default", name) for name in ("q", "other")]
+    assert [made.state.local_counts(key) for key in keys] == [Counts(2, 2, 0, 0, 0), Counts(1, 1, 0, 0, 0)]
+    made.run()
+    assert [made.state.local_counts(key) for key in keys] == [Counts(1, 0, 1, 1, 1), Counts(1, 0, 1, 0, 0)]

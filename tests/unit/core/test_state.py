@@ -379,7 +379,7 @@ def objects(play):
     made.run()
     return made, [
         events.FlavorChanged(flavor()),
-        *[events.CohortChanged(one) for one in made.state.cohorts.values()],
+        *[events.CohortChanged(one) for one in made.state._cohorts.values()],
         *[events.ClusterQueueChanged(q.spec) for q in made.state.books.queues.values() if q.spec],
         *[events.LocalQueueChanged(q.spec) for q in made.state.books.local_queues.values() if q.spec],
         *[events.WorkloadChanged(one) for one in made.objects.values()],
