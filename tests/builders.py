@@ -269,6 +269,9 @@ class ClusterQueueBuilder(GroupsBuilder):
     def stopped(self, policy: StopPolicy = StopPolicy.HOLD) -> ClusterQueueBuilder:
         return self._with(stop_policy=policy)
 
+    def weight(self, thousandths: int) -> ClusterQueueBuilder:
+        return self._with(fair_weight=thousandths)
+
     def terminating(self) -> ClusterQueueBuilder:
         return self._with(terminating=True)
 
@@ -283,12 +286,17 @@ def cluster_queue(name: str) -> ClusterQueueBuilder:
 @dataclass(frozen=True)
 class CohortBuilder(GroupsBuilder):
     _parent: str | None = None
+    _weight: int = 1000
 
     def parent(self, name: str | None) -> CohortBuilder:
         return replace(self, _parent=name)
 
+    def weight(self, thousandths: int) -> CohortBuilder:
+        return replace(self, _weight=thousandths)
+
     def build(self) -> Cohort:
-        return Cohort(CohortName(self.name), None if self._parent is None else CohortName(self._parent), self._groups)
+        parent = None if self._parent is None else CohortName(self._parent)
+        return Cohort(CohortName(self.name), parent, self._groups, self._weight)
 
 
 def cohort(name: str) -> CohortBuilder:

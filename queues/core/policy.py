@@ -16,12 +16,32 @@ class QuotaCheck(Enum):
     IGNORE_UNDECLARED = "IgnoreUndeclared"
 
 
+class FairStrategy(Enum):
+    """When preemption between queues makes shares more equal: by what the victim's side has left, or had before."""
+
+    LESS_THAN_OR_EQUAL_TO_FINAL_SHARE = "LessThanOrEqualToFinalShare"
+    LESS_THAN_INITIAL_SHARE = "LessThanInitialShare"
+
+
+@dataclass(frozen=True, slots=True)
+class FairSharing:
+    """`strategies` are tried in this order. The other two are Kueue's feature gates of these names, both on there."""
+
+    strategies: tuple[FairStrategy, ...] = (FairStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)
+    prioritize_non_borrowing: bool = True
+    preempt_within_nominal: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`max_rounds` bounds the cycles that one `decide` repeats in memory before it lets its caller write."""
+    """`fair_sharing` None: the classical rules.
+
+    `max_rounds` bounds the cycles that one `decide` repeats in memory before it lets its caller write.
+    """
 
     quota_check: QuotaCheck = QuotaCheck.BLOCK_UNDECLARED
     priority_sorting_within_cohort: bool = True
     partial_admission: bool = True
     block_admission_until_pods_ready: bool = False
+    fair_sharing: FairSharing | None = None
     max_rounds: int = 10_000

@@ -209,7 +209,7 @@ class State(Readings):
             return
         self._index(queue, old, spec)
         queue.spec = spec
-        self.books.forest.put_queue(spec.name, spec.cohort, spec.groups)
+        self.books.forest.put_queue(spec.name, spec.cohort, spec.groups, weight=spec.fair_weight)
         strict = spec.strategy is QueueingStrategy.STRICT_FIFO
         if queue.order.is_strict is not strict:
             queue.order.regroup(strict=strict)
@@ -251,7 +251,7 @@ class State(Readings):
         if self._cohorts.get(cohort.name) == cohort:
             return
         self._cohorts[cohort.name] = cohort
-        self.books.forest.put_cohort(cohort.name, cohort.parent, cohort.groups)
+        self.books.forest.put_cohort(cohort.name, cohort.parent, cohort.groups, weight=cohort.fair_weight)
 
     def _local_queue_changed(self, spec: LocalQueue) -> None:
         home = self.books.local_queue(spec.key)

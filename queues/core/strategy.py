@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from queues.core import tournament
 from queues.core.books import Books
 from queues.core.model import Preemption, PreemptionPolicy, Timestamp, Uid
 from queues.core.nomination import Entry, Preempting
-from queues.core.policy import Policy
-from queues.core.preemption import classical
+from queues.core.policy import FairSharing, Policy
+from queues.core.preemption import classical, fair
 from queues.core.preemption.candidates import Need, Target
 from queues.core.records import Standing
 
@@ -44,5 +45,29 @@ class Classical:
         return (entry.level, -workload.priority if self._by_priority else 0, workload.queued_at, workload.uid)
 
 
+class Fair:
+    """Whoever would borrow the smallest share goes first, as a tournament up the tree; victims are those with most."""
+
+    def __init__(self, policy: Policy, rules: FairSharing) -> None:
+        self._by_priority = policy.priority_sorting_within_cohort
+        self._rules = rules
+
+    def line(self, entries: Sequence[Entry | Standing]) -> Iterable[Entry | Standing]:
+        return tournament.winners(
+            entries,
+            by_priority=self._by_priority,
+            non_borrowing_first=self._rules.prioritize_non_borrowing,
+        )
+
+    def may_borrow(self, preemption: Preemption) -> bool:
+        return (
+            preemption.borrow_within_cohort is not PreemptionPolicy.NEVER
+            or preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER
+        )
+
+    def find_targets(self, need: Need, books: Books) -> list[Target]:
+        return fair.find_targets(need, books, self._rules)
+
+
 def chosen(policy: Policy) -> Strategy:
-    return Classical(policy)
+    return Classical(policy) if policy.fair_sharing is None else Fair(policy, policy.fair_sharing)

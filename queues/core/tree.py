@@ -211,9 +211,17 @@ class Forest:
             node = self.queues[name] = Node(name, is_cohort=False)
         return node
 
-    def put_queue(self, name: ClusterQueueName, cohort: CohortName | None, groups: tuple[ResourceGroup, ...]) -> Node:
+    def put_queue(
+        self,
+        name: ClusterQueueName,
+        cohort: CohortName | None,
+        groups: tuple[ResourceGroup, ...],
+        *,
+        weight: int = 1000,
+    ) -> Node:
         node = self.queue(name)
         node.declared = True
+        node.weight = weight
         node.quotas = quotas_of(groups)
         self._link(node, cohort)
         return node
@@ -231,9 +239,12 @@ class Forest:
         if node is not None:
             self._touched.pop(node, None)
 
-    def put_cohort(self, name: CohortName, parent: CohortName | None, groups: tuple[ResourceGroup, ...]) -> Node:
+    def put_cohort(
+        self, name: CohortName, parent: CohortName | None, groups: tuple[ResourceGroup, ...], *, weight: int = 1000
+    ) -> Node:
         node = self._cohort(name)
         node.declared = True
+        node.weight = weight
         node.quotas = quotas_of(groups)
         self._link(node, parent)
         return node
@@ -243,6 +254,7 @@ class Forest:
         if node is None:
             return None
         node.declared = False
+        node.weight = 1000
         node.quotas = {}
         self._link(node, None)
         self._forget_if_unused(node)

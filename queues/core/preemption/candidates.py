@@ -104,7 +104,7 @@ def find_candidates(need: Need, queue_at: Queues, *, without_borrowing: bool = T
     policies = queue.spec.preemption
     own = [
         Candidate(record, queue, Kind.SAME_QUEUE)
-        for record in _holders(queue, short)
+        for record in holders(queue, short)
         if may_evict(policies.within_cluster_queue, preemptor, record)
     ]
     hierarchical: list[Candidate] = []
@@ -112,20 +112,22 @@ def find_candidates(need: Need, queue_at: Queues, *, without_borrowing: bool = T
     if policies.reclaim_within_cohort is not PreemptionPolicy.NEVER:
         for found in _in_cohorts(need, queue_at, without_borrowing=without_borrowing):
             (hierarchical if found.kind is Kind.HIERARCHICAL else by_priority).append(found)
-    classes = [sorted(one, key=lambda found: _rank(found, queue)) for one in (hierarchical, by_priority, own)]
+    classes = [
+        sorted(one, key=lambda found: rank(found.record, is_own=found.queue is queue))
+        for one in (hierarchical, by_priority, own)
+    ]
     ordered = [found for one in classes for found in one if found.record.evicted]
     ordered += [found for one in classes for found in one if not found.record.evicted]
     return Candidates(ordered, any_from_others=bool(hierarchical or by_priority), any_hierarchical=bool(hierarchical))
 
 
-def _rank(found: Candidate, queue: QueueRecord) -> tuple[bool, bool, int, float, str]:
+def rank(record: WorkloadRecord, *, is_own: bool) -> tuple[bool, bool, int, float, str]:
     """Already evicted first, other queues before the own one, low priority, short run, uid."""
-    record = found.record
     reserved_at = record.admission.reserved_at if record.admission is not None else 0.0
-    return (not record.evicted, found.queue is queue, record.priority, -reserved_at, record.uid)
+    return (not record.evicted, is_own, record.priority, -reserved_at, record.uid)
 
 
-def _holders(queue: QueueRecord, short: frozenset[FlavorResource]) -> Iterator[WorkloadRecord]:
+def holders(queue: QueueRecord, short: frozenset[FlavorResource]) -> Iterator[WorkloadRecord]:
     """Who holds any of these, and is not already leaving for somebody else."""
     for record in queue.holding.values():
         if record.claimed_by is None and not short.isdisjoint(record.charges):
@@ -148,7 +150,7 @@ def _in_cohorts(need: Need, queue_at: Queues, *, without_borrowing: bool) -> Ite
     for ancestor in node.path():
         for other in _above_quota(ancestor, below, queue.node, short) if inside or has_advantage else ():
             holder = queue_at[other]
-            for record in _holders(holder, short):
+            for record in holders(holder, short):
                 if may_evict(policies.reclaim_within_cohort, preemptor, record):
                     kind = Kind.HIERARCHICAL if has_advantage else _kind(policies, preemptor, record)
                     yield Candidate(record, holder, kind, ancestor)

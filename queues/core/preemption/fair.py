@@ -1,0 +1,231 @@
+"""Decides whom to evict under fair sharing: from whoever borrows most, as long as that makes shares more equal.
+
+It works on the quota tree looking ahead, with the preemptor's request added to its ClusterQueue, taking candidates out
+one by one, and puts everything back before it returns. It never touches what is really held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from queues.core.books import Books
+from queues.core.fairness import Share, borrows, share_of
+from queues.core.model import PreemptionPolicy
+from queues.core.policy import FairSharing, FairStrategy
+from queues.core.preemption.candidates import Need, Target, holders, may_evict, rank
+from queues.core.quantities import fits
+from queues.core.reasons import Preempted
+from queues.core.records import QueueRecord, WorkloadRecord
+from queues.core.tree import Node
+
+
+def find_targets(need: Need, books: Books, rules: FairSharing) -> list[Target]:
+    """Whom to evict; nobody when that would not be enough. Cost: the candidates times the size of the tree."""
+    candidates = _candidates(need, books)
+    if not candidates:
+        return []
+    search = _Search(need, books, rules)
+    search.add_request()
+    try:
+        found = search.run(candidates)
+        if found:
+            search.spare()
+        return search.targets if found else []
+    finally:
+        search.put_back()
+
+
+def _candidates(need: Need, books: Books) -> dict[Node, list[WorkloadRecord]]:
+    """By queue, in the order in which they would have to go. Others only where something that is short is borrowed."""
+    queue = need.queue
+    assert queue.spec is not None  # noqa: S101
+    policies = queue.spec.preemption
+    found: dict[Node, list[WorkloadRecord]] = {}
+    for node in _queues_below(queue.node.root):
+        holder = books.queue_at.get(node)
+        if holder is None:
+            continue
+        if holder is queue:
+            policy = policies.within_cluster_queue
+        elif policies.reclaim_within_cohort is PreemptionPolicy.NEVER or node.is_within_quota(need.short):
+            continue
+        else:
+            policy = policies.reclaim_within_cohort
+        records = [record for record in holders(holder, need.short) if may_evict(policy, need.record, record)]
+        if records:
+            found[node] = sorted(records, key=lambda record: rank(record, is_own=holder is queue))
+    return found
+
+
+def _queues_below(top: Node) -> Iterator[Node]:
+    pending = [top]
+    while pending:
+        node = pending.pop()
+        if node.is_cohort:
+            pending.extend(node.children[key] for key in sorted(node.children))
+        else:
+            yield node
+
+
+class _Search:
+    def __init__(self, need: Need, books: Books, rules: FairSharing) -> None:
+        self.need = need
+        self.books = books
+        self.rules = rules
+        self.own = need.queue.node
+        self.path = {self.own, *self.own.path()}
+        self.targets: list[Target] = []
+
+    # ------------------------------------------------------------------ the request, and what is taken out
+
+    def add_request(self) -> None:
+        for unit, amount in self.need.usage.items():
+            self.own.account(unit).ahead.charge(amount)
+        #: Whether what is short is the queue's own quota: then it takes that back, whatever the shares are.
+        self.reclaims_own = self.rules.preempt_within_nominal and self.own.is_within_quota(self.need.short)
+
+    def put_back(self) -> None:
+        for target in self.targets:
+            self.books.simulate(target.record, gone=False)
+        for unit, amount in self.need.usage.items():
+            self.own.account(unit).ahead.release(amount)
+
+    def take_out(self, record: WorkloadRecord, queue: QueueRecord, reason: Preempted) -> bool:
+        """Whether the request fits with this one gone as well."""
+        self.books.simulate(record, gone=True)
+        self.targets.append(Target(record, queue, reason))
+        return self.request_fits()
+
+    def request_fits(self) -> bool:
+        accounts = [(self.own.account(unit).ahead, amount) for unit, amount in self.need.usage.items()]
+        for account, amount in accounts:
+            account.release(amount)
+        fitting = all(fits(amount, account.available) for account, amount in accounts) and self.need.nodes_fit()
+        for account, amount in accounts:
+            account.charge(amount)
+        return fitting
+
+    def spare(self) -> None:
+        """Those whose eviction turned out not to be needed stay; the last taken out is needed for sure."""
+        for index in range(len(self.targets) - 2, -1, -1):
+            record = self.targets[index].record
+            self.books.simulate(record, gone=False)
+            if self.request_fits():
+                del self.targets[index]
+            else:
+                self.books.simulate(record, gone=True)
+
+    # ------------------------------------------------------------------ the rules
+
+    def run(self, candidates: dict[Node, list[WorkloadRecord]]) -> bool:
+        rejected: dict[Node, list[WorkloadRecord]] = {}
+        if self._first_pass(candidates, rejected):
+            return True
+        return len(self.rules.strategies) > 1 and self._second_pass(rejected)
+
+    def _first_pass(
+        self, candidates: dict[Node, list[WorkloadRecord]], rejected: dict[Node, list[WorkloadRecord]]
+    ) -> bool:
+        line = _Line(self, candidates)
+        while (node := line.next_queue()) is not None:
+            queue, records = self.books.queue_at[node], candidates[node]
+            if node is self.own or self.reclaims_own:
+                reason = Preempted.IN_CLUSTER_QUEUE if node is self.own else Preempted.IN_COHORT_RECLAMATION
+                if self.take_out(records.pop(0), queue, reason):
+                    return True
+                continue
+            mine, theirs = self._below_meeting(node)
+            share, before = share_of(mine), share_of(theirs)
+            while records:
+                record = records.pop(0)
+                if self._is_fairer(share, before, self._share_without(theirs, record)):
+                    if self.take_out(record, queue, Preempted.IN_COHORT_FAIR_SHARING):
+                        return True
+                    break
+                rejected.setdefault(node, []).append(record)
+        return False
+
+    def _second_pass(self, rejected: dict[Node, list[WorkloadRecord]]) -> bool:
+        """One of each queue, where the preemptor would still have less than the other had before."""
+        line = _Line(self, rejected)
+        while (node := line.next_queue()) is not None:
+            mine, theirs = self._below_meeting(node)
+            record = rejected[node][0]
+            rejected[node].clear()
+            if share_of(mine) < share_of(theirs) and self.take_out(
+                record, self.books.queue_at[node], Preempted.IN_COHORT_FAIR_SHARING
+            ):
+                return True
+        return False
+
+    def _is_fairer(self, mine: Share, theirs_before: Share, theirs_after: Share) -> bool:
+        match self.rules.strategies[0]:
+            case FairStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE:
+                return mine <= theirs_after
+            case FairStrategy.LESS_THAN_INITIAL_SHARE:
+                return mine < theirs_before
+
+    def _share_without(self, node: Node, record: WorkloadRecord) -> Share:
+        self.books.simulate(record, gone=True)
+        share = share_of(node)
+        self.books.simulate(record, gone=False)
+        return share
+
+    def _below_meeting(self, other: Node) -> tuple[Node, Node]:
+        """The two nodes on either side right below the lowest one that holds both queues: these compete."""
+        theirs = other
+        while theirs.parent is not None and theirs.parent not in self.path:
+            theirs = theirs.parent
+        mine = self.own
+        while mine.parent is not None and mine.parent is not theirs.parent:
+            mine = mine.parent
+        return mine, theirs
+
+
+class _Line:
+    """Whose turn it is to give: from the root down to the child with the largest share, again after each taking."""
+
+    def __init__(self, search: _Search, candidates: dict[Node, list[WorkloadRecord]]) -> None:
+        self.search = search
+        self.candidates = candidates
+        self.closed: set[Node] = set()
+
+    def next_queue(self) -> Node | None:
+        root = self.search.own.root
+        if not root.is_cohort:
+            return root if self.candidates.get(root) else None
+        return self._largest(root)
+
+    def _largest(self, cohort: Node) -> Node | None:
+        while True:
+            queues, cohorts = self._open_children(cohort)
+            if not queues and not cohorts:
+                self.closed.add(cohort)
+                return None
+            queue = min(queues, key=self._queue_turn, default=None)
+            below = max(cohorts, key=lambda node: (share_of(node), node.name), default=None)
+            if below is None or (queue is not None and share_of(queue) > share_of(below)):
+                return queue
+            found = self._largest(below)
+            if found is not None:
+                return found
+
+    def _open_children(self, cohort: Node) -> tuple[list[Node], list[Node]]:
+        """Whoever has somebody to give and borrows; the preemptor's own part of the tree in any case."""
+        queues: list[Node] = []
+        cohorts: list[Node] = []
+        for key in sorted(cohort.children):
+            child = cohort.children[key]
+            if child in self.closed:
+                continue
+            empty = not child.is_cohort and not self.candidates.get(child)
+            if empty or (child not in self.search.path and not borrows(child)):
+                self.closed.add(child)
+                continue
+            (cohorts if child.is_cohort else queues).append(child)
+        return queues, cohorts
+
+    def _queue_turn(self, node: Node) -> tuple[bool, Share, object]:
+        share = share_of(node)
+        first = rank(self.candidates[node][0], is_own=node is self.search.own)
+        return (not share.is_unbounded, Share(is_unbounded=False, value=-share.value), first)
