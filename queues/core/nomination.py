@@ -112,19 +112,27 @@ def still_fits(state: State, entry: Entry) -> bool:
 
 
 def still_works(state: State, entry: Entry) -> bool:
-    """Whether the workload would still fit with its targets gone, and these are still there for it."""
+    """Whether the workload would still fit with its targets gone, and with none of these spared."""
     books = state.books
     if any(target.record.holder is None or target.record.claimed_by is not None for target in entry.targets):
         return False
-    for target in entry.targets:
-        books.simulate(target.record, gone=True)
-    try:
+
+    def fits_ahead() -> bool:
         return _fits_ahead(entry.queue, entry.assignment.usage) and places_still_fit(
             books.domains, entry.assignment.plans
         )
-    finally:
-        for target in entry.targets:
-            books.simulate(target.record, gone=False)
+
+    for target in entry.targets:
+        books.simulate(target.record, gone=True)
+    works = fits_ahead()
+    for target in entry.targets:
+        books.simulate(target.record, gone=False)
+        if works and not target.record.evicted and fits_ahead():  # others were evicted since then, that is enough
+            works = False
+        books.simulate(target.record, gone=True)
+    for target in entry.targets:
+        books.simulate(target.record, gone=False)
+    return works
 
 
 def _fits_ahead(queue: QueueRecord, usage: dict[FlavorResource, int]) -> bool:
