@@ -39,7 +39,7 @@ from admission.kube.client import Client
 from admission.settings import Settings
 from admission.settings.configuration import QuotaCheckStrategy
 from queues.core.cycle import decide
-from queues.core.policy import Policy, QuotaCheck
+from queues.core.policy import FairSharing, FairStrategy, Policy, QuotaCheck
 
 log = logging.getLogger(__name__)
 
@@ -197,6 +197,18 @@ def policy(settings: Settings) -> Policy:
         priority_sorting_within_cohort=settings.gate("PrioritySortingWithinCohort"),
         partial_admission=settings.gate("PartialAdmission"),
         block_admission_until_pods_ready=waiting is not None and waiting.block_admission,
+        fair_sharing=_fair_sharing(settings),
+    )
+
+
+def _fair_sharing(settings: Settings) -> FairSharing | None:
+    sharing = settings.fair_sharing
+    if sharing is None:
+        return None
+    return FairSharing(
+        strategies=tuple(FairStrategy(name) for name in sharing.preemption_strategies),
+        prioritize_non_borrowing=settings.gate("FairSharingPrioritizeNonBorrowing"),
+        preempt_within_nominal=settings.gate("FairSharingPreemptWithinNominal"),
     )
 
 

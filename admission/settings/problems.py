@@ -60,8 +60,6 @@ _LABEL_KEY: Final = re.compile(
 def warnings(settings: Settings) -> tuple[str, ...]:
     """What these settings ask for and do not get, or do not need."""
     found = []
-    if settings.fair_sharing is not None:
-        found.append("fairSharing is not honoured yet; queues of a cohort are ordered by priority and age")
     if settings.admission_fair_sharing is not None:
         found.append("admissionFairSharing is not honoured yet; a LocalQueue's past use does not count")
     if settings.metrics.enable_cluster_queue_resources:
