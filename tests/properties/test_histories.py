@@ -153,9 +153,12 @@ class History:
         """Each decision was right when it was taken, on top of those before it."""
         cluster = self.cluster
         claimed = claims_of(cluster.state)
+        started: set[str] = set()
         for preemptor, decisions in groupby(plan, lambda d: d.preemptor if isinstance(d, Evict) else None):
             if preemptor is not None:
                 evicts = list(decisions)
+                own = {h.uid for h in world.holders if h.queue == cluster.workloads[preemptor].queue.name}
+                assert not started & own & {evict.uid for evict in evicts}, "started before its turn, to be evicted"
                 world = self.check_evictions(world, claims, claimed[preemptor], evicts)
                 claims = {**claims, preemptor: claimed[preemptor]}
                 continue
@@ -168,6 +171,7 @@ class History:
                     assert fits(world, holder.queue, dict(holder.usage), allow_borrowing=True), "more than there is"
                     world = replace(world, holders=(*world.holders, holder))
                     claims = {uid: claim for uid, claim in claims.items() if uid != holder.uid}
+                    started.add(holder.uid)
 
     def check_evictions(self, world: World, claims: dict[str, Holder], claim: Holder, evicts: list[Evict]) -> World:
         """With the victims gone the preemptor fits; if only one of them stayed, it would not."""
@@ -179,17 +183,23 @@ class History:
         going = [h for h in world.holders if h.uid in victims]
         others = [other for uid, other in claims.items() if uid not in victims.values()]
         staying = [h for h in world.holders if not h.evicted and h.uid not in victims]
-        left = replace(world, holders=(*staying, *others))
+        # Nobody counts on what leaves for other reasons than a preemption that is still wanted.
+        unsure = [h for h in world.holders if h.evicted and self.cluster.state.workloads[h.uid].claimed_by is None]
         requests = dict(claim.usage)
-        assert fits(left, claim.queue, requests, allow_borrowing=True), "evicted for nothing"
-
-        def fits_with(holder: Holder, *, borrowing: bool) -> bool:
-            return fits(replace(left, holders=(*left.holders, holder)), claim.queue, requests, borrowing)
-
+        assert fits(replace(world, holders=(*staying, *others)), claim.queue, requests, allow_borrowing=True), (
+            "evicted for nothing"
+        )
         assert any(
             fits(left, claim.queue, requests, borrowing)
-            and not any(fits_with(holder, borrowing=borrowing) for holder in going)
+            and not any(
+                fits(replace(left, holders=(*left.holders, holder)), claim.queue, requests, borrowing)
+                for holder in going
+            )
             for borrowing in (True, False)
+            for left in (
+                replace(world, holders=(*staying, *others)),
+                replace(world, holders=(*staying, *unsure, *others)),
+            )
         ), f"one of {sorted(victims)} could have stayed"
         gone = [replace(h, evicted=True) for h in going]
         return replace(world, holders=(*[h for h in world.holders if h.uid not in victims], *gone))
