@@ -206,7 +206,7 @@ def _fair_sharing(settings: Settings) -> FairSharing | None:
     if sharing is None:
         return None
     return FairSharing(
-        strategies=tuple(FairStrategy(name) for name in sharing.preemption_strategies),
+        strategies=tuple(FairStrategy(strategy.value) for strategy in sharing.preemption_strategies),
         prioritize_non_borrowing=settings.gate("FairSharingPrioritizeNonBorrowing"),
         preempt_within_nominal=settings.gate("FairSharingPreemptWithinNominal"),
     )
