@@ -21,6 +21,9 @@ from admission.webhook.review import Request
 TRUSTED_USERS: Final = ("system:kube-controller-manager",)
 TRUSTED_GROUPS: Final = ("system:masters", "system:serviceaccounts:kube-system", "system:nodes")
 
+#: The one of Muster's Deployment, in Muster's namespace.
+SERVICE_ACCOUNT: Final = "muster"
+
 SYSTEM_PRIORITY_CLASSES: Final = ("system-cluster-critical", "system-node-critical")
 
 
@@ -34,7 +37,7 @@ class Caches(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings, as the handlers need them."""
+    """The settings, as the handlers need them. `controller` is the user as whom Muster itself writes."""
 
     jobs: bool
     pods: bool
@@ -46,6 +49,7 @@ class Rules:
     without_queue: WithoutQueue
     topology: bool
     partial_admission: bool
+    controller: str
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
@@ -62,6 +66,7 @@ class Rules:
             without_queue=gpu_pods.without_queue,
             topology=settings.gate("TopologyAwareScheduling"),
             partial_admission=settings.gate("PartialAdmission"),
+            controller=f"system:serviceaccount:{settings.namespace}:{SERVICE_ACCOUNT}",
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from admission.api import names
+from admission.webhook import status_policy
 from admission.webhook.context import Rules
 from admission.webhook.matching import Condition, Matching, annotation, gated, label, selector
 
@@ -33,7 +34,7 @@ def policies(rules: Rules) -> list[dict[str, Any]]:
     if rules.jobs:
         manifests += _created_jobs(matching)
         manifests += _started_jobs(rules, matching)
-    return manifests
+    return manifests + _workload_statuses(rules)
 
 
 def _created_pods(matching: Matching) -> list[dict[str, Any]]:
@@ -166,6 +167,17 @@ def _started_jobs(rules: Rules, matching: Matching) -> list[dict[str, Any]]:
                 ),
             )
         ],
+    )
+
+
+def _workload_statuses(rules: Rules) -> list[dict[str, Any]]:
+    return _policy(
+        "muster-workload-statuses-are-sound",
+        (names.GROUP, "v1beta2", "workloads/status"),
+        ["UPDATE"],
+        {},
+        status_policy.conditions(rules.controller),
+        status_policy.validations(),
     )
 
 
