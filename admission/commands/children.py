@@ -21,24 +21,28 @@ logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
-#: For a child that had reached something before it died: it can start, and while it is away nobody is served.
-_LONGEST_PAUSE_ONCE_STARTED: Final = 2.0
 #: A child that ran for this long starts again at once when it dies.
 _STABLE: Final = 60.0
 
 
 class Child:
-    """One supervised process.
+    """One supervised process. `state` is the last word it said; empty while it is not running.
 
-    `state` is the last word it said, empty while it is not running; `reached`: whether it said one since its start.
+    `longest_pause`: seconds that it stays away at most when it dies again and again.
     """
 
-    def __init__(self, name: str, arguments: list[str], changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: list[str],
+        changed: Callable[[], None] = lambda: None,
+        longest_pause: float = _LONGEST_PAUSE,
+    ) -> None:
         self.name = name
         self.state = ""
-        self.reached = False
         self._arguments = arguments
         self._changed = changed
+        self._longest_pause = longest_pause
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._spawned = asyncio.Event()
@@ -77,20 +81,17 @@ class Child:
         pause = _FIRST_PAUSE
         while not self._stopping.is_set():
             started = loop.time()
-            self.reached = False
             code = await self._once()
             self._say("")
             if self._stopping.is_set():
                 return
             if loop.time() - started > _STABLE:
                 pause = _FIRST_PAUSE
-            longest = _LONGEST_PAUSE_ONCE_STARTED if self.reached else _LONGEST_PAUSE
-            pause = min(pause, longest)
             logger.error(
                 "ended by itself, starting it again", extra={"child": self.name, "status": code, "seconds": pause}
             )
             await asyncio.sleep(pause)
-            pause = min(pause * 2, longest)
+            pause = min(pause * 2, self._longest_pause)
 
     async def _once(self) -> int:
         states, theirs = os.pipe()
@@ -135,5 +136,4 @@ class Child:
     def _say(self, state: str) -> None:
         if state != self.state:
             self.state = state
-            self.reached = self.reached or bool(state)
             self._changed()

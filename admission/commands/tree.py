@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 #: Seconds after which the webhook is ended even if the others have not, and after which whatever is left is killed.
 _WEBHOOK_STAYS = 1.2
 _PATIENCE = 2.4
+#: While the webhook is away what is queued cannot be created, and a start of it costs the API server next to nothing.
+_WEBHOOK_PAUSE = 2.0
 _PROBE_SECONDS = 1.0
 
 
@@ -31,7 +33,7 @@ class Tree:
     def __init__(self, settings: Settings, options: list[str]) -> None:
         self._settings = settings
         self._changed = asyncio.Event()
-        self.webhook = Child("webhook", ["webhook", *options], self._changed.set)
+        self.webhook = Child("webhook", ["webhook", *options], self._changed.set, _WEBHOOK_PAUSE)
         self.controller = Child("controller", ["controller", *options], self._changed.set)
         self.inspection: Child | None = None
         if settings.muster.inspection.enabled or settings.gate("VisibilityOnDemand"):

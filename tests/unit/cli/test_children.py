@@ -1,4 +1,4 @@
-"""How long a process that died stays away: what could not even start is tried less and less often, the rest at once."""
+"""How long a process that dies again and again stays away."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("more", "expected"),
     [
-        pytest.param("", [0.5, 1, 2, 4, 8, 16, 30], id="one that never got anywhere waits longer each time"),
-        pytest.param("ready", [0.5, 1, 2, 2, 2, 2, 2], id="one that was serving is back in two seconds"),
+        pytest.param({}, [0.5, 1, 2, 4, 8, 16, 30], id="it is tried less and less often"),
+        pytest.param({"longest_pause": 2}, [0.5, 1, 2, 2, 2, 2, 2], id="but as often as it has to be"),
     ],
 )
-def test_pauses(monkeypatch: pytest.MonkeyPatch, pauses: list[float], said: str, expected: list[float]) -> None:
-    async def once(child: children.Child) -> int:
-        child._say(said)
+def test_pauses(
+    monkeypatch: pytest.MonkeyPatch, pauses: list[float], more: dict[str, float], expected: list[float]
+) -> None:
+    async def once(_: children.Child) -> int:
         return -9
 
     monkeypatch.setattr(children.Child, "_once", once)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(children.Child("webhook", [])._run())
+        asyncio.run(children.Child("webhook", [], **more)._run())
     assert pauses == expected
