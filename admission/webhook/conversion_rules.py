@@ -88,8 +88,8 @@ def _named(value: Any) -> str:
 
 # ------------------------------------------------------------------ ClusterQueue
 
-#: Fungibility values that v1beta2 has under one name only.
-_FIRST_NAMES: Final = frozenset({"Borrow", "Preempt"})
+#: What MayStopSearch was called first, in each field.
+_FIRST_NAMES: Final = {"whenCanBorrow": "Borrow", "whenCanPreempt": "Preempt"}
 
 
 def _cluster_queue_spec_up(spec: Fields) -> Fields:
@@ -104,7 +104,7 @@ def _cluster_queue_spec_up(spec: Fields) -> Fields:
 
 def _fungibility_up(fungibility: Fields) -> Fields:
     return {
-        name: "MayStopSearch" if isinstance(value, str) and value in _FIRST_NAMES else value
+        name: "MayStopSearch" if name in _FIRST_NAMES and value == _FIRST_NAMES[name] else value
         for name, value in fungibility.items()
     }
 
