@@ -13,7 +13,7 @@ from queues.core.books import Books
 from queues.core.demand import counts_of
 from queues.core.explain import why_not
 from queues.core.flavors import Assignment, PodSetPlan, Terms, assign
-from queues.core.fungibility import WORST, Grade, Mode
+from queues.core.fungibility import Grade, Mode
 from queues.core.model import FlavorResource, PodSetAssignment, Preemption, PreemptionPolicy
 from queues.core.partial import Counts, can_be_reduced, most_that_fit
 from queues.core.placing import Places, find_places, places_still_fit, plans_to_place
@@ -93,10 +93,7 @@ def nominate(state: State, record: WorkloadRecord, policy: Policy, strategy: Pre
         return judge.full()
     state.books.lift(claim)
     try:
-        entry = judge.without_preemption()
-        if entry.fits_now:
-            return entry
-        return judge.as_claimed(claim) or judge.still_waiting(claim) or judge.full()
+        return judge.instead_of(claim) or judge.as_claimed(claim) or judge.still_waiting(claim) or judge.full()
     finally:
         state.books.restore(claim)
 
@@ -179,8 +176,21 @@ class _Judge:
         entry.assignment.watches_nodes = entry.assignment.watches_nodes or self.watches_nodes
         return entry
 
-    def without_preemption(self) -> Entry:
-        return self._entry(counts_of(self.record.workload), _no_probe)
+    def instead_of(self, claim: Claim) -> Entry | None:
+        """What could start at once, and would be chosen although what it waits for is as good as free."""
+        victims = list(claim.victims.values())
+        for victim in victims:
+            self.books.simulate(victim, gone=True)
+        entry = self._entry(counts_of(self.record.workload), _probe_ahead)
+        for victim in victims:
+            self.books.simulate(victim, gone=False)
+        if not entry.fits_now:
+            return None
+        places = self._find_places(plans_to_place(self.queue, entry.assignment))
+        if isinstance(places, Refusal):
+            return None
+        _set_places(entry.assignment, places)
+        return entry
 
     def as_claimed(self, claim: Claim) -> Entry | None:
         """What it waits for, if that is free by now. It may be less than all: the claim can be for fewer pods."""
@@ -235,7 +245,7 @@ class _Judge:
         plans = plans_to_place(self.queue, assignment)
         if plans:
             self._place(entry, plans)
-        if assignment.mode in (Mode.NO_CANDIDATES, Mode.PREEMPT, Mode.RECLAIM) and probe is not _no_probe:
+        if assignment.mode in (Mode.NO_CANDIDATES, Mode.PREEMPT, Mode.RECLAIM) and probe is not _probe_ahead:
             self._find_targets(entry, plans)
         return entry
 
@@ -328,8 +338,10 @@ class _Judge:
             _set_places(entry.assignment, places)
 
 
-def _no_probe(_unit: FlavorResource, _account: Account, _amount: int) -> Grade:
-    return WORST
+def _probe_ahead(_unit: FlavorResource, account: Account, amount: int) -> Grade:
+    """What waiting could do, without further preemption."""
+    level, _ = account.ahead.lowest_fit(amount)
+    return Grade(Mode.RECLAIM if fits(amount, account.ahead.available) else Mode.NO_CANDIDATES, level)
 
 
 def _anywhere() -> bool:
