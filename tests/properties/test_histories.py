@@ -153,7 +153,11 @@ class History:
         """Each decision was right when it was taken, on top of those before it."""
         cluster = self.cluster
         claimed = claims_of(cluster.state)
+        # Those who wait for what others' victims give back have evicted nobody.
+        preemptors = {d.preemptor for d in plan if isinstance(d, Evict)}
+        claims = claims | {uid: claim for uid, claim in claimed.items() if uid not in preemptors}
         started: set[str] = set()
+        assert not preemptors & {d.uid for d in plan if isinstance(d, Admit)}, "evicted others for nothing"
         for preemptor, decisions in groupby(plan, lambda d: d.preemptor if isinstance(d, Evict) else None):
             if preemptor is not None:
                 evicts = list(decisions)
