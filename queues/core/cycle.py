@@ -92,7 +92,14 @@ class _Cycle:
     def nominate(self, heads: list[WorkloadRecord]) -> list[Entry]:
         self._changed.clear()
         self._nodes_changed = False
-        return [self._nominate(record) for record in heads]
+        entries = []
+        # Those who wait for victims first: where that has become hopeless, nobody else is to be kept back by it.
+        for record in sorted(heads, key=lambda record: record.claim is None):
+            entry = self._nominate(record)
+            if not entry.goes_on_waiting and not entry.fits_now:
+                self._give_up_claim(record)
+            entries.append(entry)
+        return entries
 
     def _nominate(self, record: WorkloadRecord) -> Entry:
         queue = record.queue
