@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from admission.api import v1beta1
+from admission.api import crds, kueue, v1beta1, v1beta1_crds
 from admission.kube.client import connect
 from admission.resources import webhook_config
 from admission.settings import Muster
@@ -506,8 +507,8 @@ def test_a_kustomization_of_ones_own_takes_the_component(control_plane: ControlP
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(own))
     rendered = list(yaml.safe_load_all(control_plane.kubectl("kustomize", str(tmp_path)).stdout))
-    crds = [each for each in rendered if each["kind"] == "CustomResourceDefinition"]
-    assert {len(each["spec"]["versions"]) for each in crds} == {2}
+    found = [each for each in rendered if each["kind"] == "CustomResourceDefinition"]
+    assert {len(each["spec"]["versions"]) for each in found} == {2}
     assert "Deployment" in {each["kind"] for each in rendered}
 
 
@@ -559,3 +560,40 @@ def test_removing_muster_dev_takes_v1beta1_away(dev: Dev) -> None:
     assert "removed v1beta1 of workloads.kueue.x-k8s.io" in done.stdout
     eventually(lambda: not is_served(dev.plane.api), message="v1beta1 is gone")
     eventually(lambda: dev.plane.api.list("Workload") == [], message="v1beta2 is served as before")
+
+
+def as_before(crd: Object) -> Object:
+    """As a CRD was when only v1beta1 was stored."""
+    overlaid = v1beta1_crds.overlaid(crd, {})
+    for version in overlaid["spec"]["versions"]:
+        version["storage"] = version["name"] == "v1beta1"
+    return {**overlaid, "spec": {**overlaid["spec"], "conversion": {"strategy": "None"}}}
+
+
+def test_what_was_stored_as_v1beta1_is_read_and_stored_anew(dev: Dev) -> None:
+    api, old = dev.plane.api, Old(dev.plane.api)
+    for kind in kueue.KINDS:
+        api.apply(as_before(crds.crd(kind)))
+    spec = {"cohort": "c", "admissionChecks": ["a"], "flavorFungibility": {"whenCanPreempt": "Preempt"}}
+    eventually(lambda: old.create("ClusterQueue", "q", spec), message="v1beta1 is served")
+    priority = {"priority": 1, "priorityClassName": "p", "priorityClassSource": "scheduling.k8s.io/priorityclass"}
+    eventually(lambda: old.create("Workload", "w", {"podSets": [pod_set()], **priority}))
+    dev.settings.write_text(yaml.safe_dump({**SETTINGS, "muster": {"serveV1beta1": True}}))
+    dev.start()
+    stored = new(api, "ClusterQueue", "q")["spec"]
+    assert stored["cohortName"] == "c"
+    assert stored["admissionChecksStrategy"] == {"admissionChecks": [{"name": "a"}]}
+    assert stored["flavorFungibility"] == {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "MayStopSearch"}
+    workload = new(api, "Workload", "w")
+    assert workload["spec"]["priorityClassRef"]["kind"] == "PriorityClass"
+    # As docs/v1beta1.md says: everything is stored anew, and then v1beta1 may go.
+    migration = (ROOT / "docs" / "v1beta1.md").read_text().rpartition("```\n")[0].rpartition("```\n")[2]
+    path = f"{dev.plane.bin}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": dev.plane.kubeconfig}
+    subprocess.run(["bash", "-c", migration], env=environment, check=True, capture_output=True)
+    dev.end(signal.SIGTERM)
+    dev.settings.write_text(yaml.safe_dump(SETTINGS))
+    dev.start()
+    eventually(lambda: not is_served(api), message="v1beta1 is gone")
+    assert eventually(lambda: new(api, "ClusterQueue", "q"))["spec"] == stored
+    assert new(api, "Workload", "w")["spec"] == workload["spec"]
