@@ -89,6 +89,10 @@ class Events(Protocol):
     def tell(self, event: Tell) -> None: ...
 
 
+#: Is told of every call: its verb, the kind of the object and what became of it.
+Count = Callable[[str, str, str], None]
+
+
 class Actor:
     """Runs errands as tasks, at most `concurrency` API calls at a time.
 
@@ -102,6 +106,7 @@ class Actor:
         events: Events,
         deliver: Callable[[Answer], None],
         concurrency: int = 32,
+        count: Count = lambda *_: None,
     ) -> None:
         self._client = client
         self._resources = resources
@@ -109,6 +114,7 @@ class Actor:
         self._deliver = deliver
         self._slots = asyncio.Semaphore(concurrency)
         self._concurrency = concurrency
+        self._count = count
         self._busy: dict[Hashable, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -186,6 +192,11 @@ class Actor:
         return outcome
 
     async def _try(self, effect: Write) -> Outcome:
+        outcome = await self._attempt(effect)
+        self._count(type(effect).__name__.lower(), effect.ref.kind, outcome.fate.value)
+        return outcome
+
+    async def _attempt(self, effect: Write) -> Outcome:
         try:
             async with self._slots:
                 await self._call(effect)

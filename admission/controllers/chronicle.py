@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from admission.api import meta, names
 from admission.api.kueue import Workload
 from admission.controllers import conditions
+from admission.controllers.activity import admission_gates
 from queues.core import model
 from queues.core.reasons import Reason
 from queues.journal import entries
@@ -35,13 +36,17 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A live Workload as the core has it now. `cluster_queue` is where it waits or holds."""
+    """A live Workload as the core has it now. `cluster_queue` is where it waits or holds.
+
+    `goes_first`: it stands before everybody else in the queue's order, since others are evicted for it.
+    """
 
     workload: Workload
     core: model.Workload
     cluster_queue: str
     charges: Charges
     reason: Reason | None = None
+    goes_first: bool = False
 
 
 def news(before: Seen | None, present: Present, now: float) -> Iterator[Decision]:
@@ -134,12 +139,6 @@ def row(present: Present) -> entries.WorkloadRow:
     workload, core = present.workload, present.core
     metadata = workload.metadata
     state, since = _state(workload, core)
-    requests: dict[str, int] = {}
-    for pod_set in core.pod_sets:
-        for resource, amount in pod_set.requests.items():
-            requests[resource] = requests.get(resource, 0) + amount * pod_set.count
-        for resource, amount in pod_set.shared.items():
-            requests[resource] = requests.get(resource, 0) + amount
     flavors: dict[str, str] = {
         resource: flavor
         for assigned in (core.admission.pod_sets if core.admission is not None else ())
@@ -164,13 +163,40 @@ def row(present: Present) -> entries.WorkloadRow:
             for owner in sorted(metadata.owner_references, key=lambda owner: not owner.controller)
         ),
         pods=sum(pod_set.count for pod_set in core.pod_sets),
-        requests=requests,
+        requests=requests(core),
         flavors=flavors,
-        code="" if reason is None else reason.code.value,
+        sticky=present.goes_first,
+        code=_kept_out(workload, core) if reason is None else reason.code.value,
         message=core.held or "" if reason is None else reason.message,
         remedy=None if reason is None else reason.remedy,
         shortages=() if reason is None else tuple(entries.shortages(reason)),
     )
+
+
+def requests(core: model.Workload) -> dict[str, int]:
+    """Totals over all pods."""
+    totals: dict[str, int] = {}
+    for pod_set in core.pod_sets:
+        for resource, amount in pod_set.requests.items():
+            totals[resource] = totals.get(resource, 0) + amount * pod_set.count
+        for resource, amount in pod_set.shared.items():
+            totals[resource] = totals.get(resource, 0) + amount
+    return totals
+
+
+def _kept_out(workload: Workload, core: model.Workload) -> str:
+    """Kueue's word for what keeps a Workload out of the order; empty for one that is in it or holds quota."""
+    if core.held is None or core.admission is not None:
+        return ""
+    if not conditions.is_active(workload) or conditions.is_true(workload, names.DEACTIVATION_TARGET):
+        return names.REASON_DEACTIVATED
+    if conditions.is_on_hold(workload):
+        return names.REASON_ON_HOLD
+    if admission_gates(workload):
+        return names.REASON_ADMISSION_GATED
+    if conditions.is_true(workload, names.WAITING_FOR_REPLACEMENT_PODS):
+        return names.WAITING_FOR_REPLACEMENT_PODS
+    return names.REASON_PENDING_EVALUATION
 
 
 def _state(workload: Workload, core: model.Workload) -> tuple[WorkloadState, float]:

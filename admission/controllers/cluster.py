@@ -44,6 +44,7 @@ class Dirty:
     finalizers: dict[tuple[str, str], None] = field(default_factory=dict)
     cluster_queues: dict[str, None] = field(default_factory=dict)
     local_queues: dict[Key, None] = field(default_factory=dict)
+    cohorts: dict[str, None] = field(default_factory=dict)
 
 
 class Cluster:
@@ -62,6 +63,8 @@ class Cluster:
         self.kept_back: dict[str, str] = {}
         #: Uids of those that are gone or finished, for whoever remembers something of them.
         self.ended: list[str] = []
+        #: Pods that a scheduling gate came off, and which, for whoever counts that.
+        self.ungated: list[tuple[core.Pod, str]] = []
         self.stirred = False
         self._placed: set[str] = set()
         #: Uids of Workloads that hold quota and whose pods the core knows to be ready.
@@ -106,6 +109,10 @@ class Cluster:
         for kind in self.tables.kinds():
             for obj in self.tables.of(kind):
                 self._hear(kind, Change(None, obj))
+
+    def tell_again(self, kind: str, obj: Any) -> None:
+        """The core hears of an object as if it were new."""
+        self._hear(kind, Change(None, obj))
 
     def _hear(self, kind: str, change: Change[Any]) -> None:
         try:
@@ -169,6 +176,7 @@ class Cluster:
             self.apply(events.CohortGone(model.CohortName(change.either.metadata.name)))
         elif change.before is None or change.before.spec != change.after.spec:
             self.apply(events.CohortChanged(observe.cohort(change.after)))
+        self.dirty.cohorts[change.either.metadata.name] = None
 
     def _cluster_queue(self, change: Change[kueue.ClusterQueue]) -> None:
         queue = change.either
@@ -298,6 +306,9 @@ class Cluster:
     def _pod(self, change: Change[core.Pod]) -> None:
         pod = change.either
         self._place(pod, there=change.after is not None)
+        if change.before is not None and change.after is not None and change.before.spec.scheduling_gates:
+            left = {gate.name for gate in change.after.spec.scheduling_gates}
+            self.ungated += [(pod, gate.name) for gate in change.before.spec.scheduling_gates if gate.name not in left]
         self.dirty.units.update(dict.fromkeys(self.units.member_changed("Pod", key_of(pod), change.after)))
 
     def _place(self, pod: core.Pod, *, there: bool) -> None:
@@ -322,6 +333,12 @@ class Cluster:
         elif not occupies and uid in self._placed:
             self._placed.discard(uid)
             self.apply(events.PodGone(model.Uid(uid)))
+
+    def place_again(self, pod: core.Pod) -> bool:
+        """Whether the core has to be told whether the pod takes room; then it is."""
+        known = pod.metadata.uid in self._placed
+        self._place(pod, there=True)
+        return known is not (pod.metadata.uid in self._placed)
 
     def _job(self, change: Change[Any]) -> None:
         job = change.either

@@ -8,13 +8,13 @@ Workload while a write of Muster's own to it is under way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, ParamSpec, assert_never
 
 from admission.api.kueue import Workload
 from admission.controllers import conditions, decisions, finalizers, lifecycle, status
 from admission.controllers.act import Actor, Errand, Fate, Report
-from admission.controllers.changes import status_patch, workload_patches
+from admission.controllers.changes import workload_patches
 from admission.controllers.cluster import Cluster
 from admission.controllers.errands import Errands, delay
 from admission.controllers.holds import Holds
@@ -32,9 +32,8 @@ from queues.core.plan import Admit, Decision, Evict, Hold, Plan
 log = logging.getLogger(__name__)
 Arguments = ParamSpec("Arguments")
 
-#: Seconds between two status writes of one queue, and while many other writes are under way.
-_STATUS_EVERY = 1.0
-_STATUS_EVERY_WHEN_CROWDED = 5.0
+#: How much rarer the statuses of queues are written while many other writes are under way.
+_CROWDED = 5.0
 _AFTER_A_BUG = 30.0
 
 LookedAt = OfWorkload | OfUnit | OfDecision | OfHold | OfStatus | OfFinalizer
@@ -61,6 +60,7 @@ class Desk:
         self._kept_until: dict[str, float] = {}
         self._failed_admissions: dict[str, int] = {}
         self._status_written: dict[OfStatus, float] = {}
+        self._status_every = cluster.settings.muster.controller.status_interval
 
     # ------------------------------------------------------------------ what comes back
 
@@ -259,7 +259,7 @@ class Desk:
                 if not conditions.holds_quota(workload) or conditions.is_finished(workload):
                     return None, ()
                 preemptor = self._cluster.tables.workloads.by_uid(decision.preemptor)
-                self._metrics.preemption(decision.preemptor_queue, decision.reason.value)
+                self._metrics.workloads.preemption(decision.preemptor_queue, decision.reason.value)
                 after = decisions.preempt(workload, decision, self._cluster.ownership(workload), now)
                 return after, decisions.preemption_events(workload, preemptor, decision)
             case _:
@@ -288,7 +288,7 @@ class Desk:
     # ------------------------------------------------------------------ queues
 
     def queues(self, now: float) -> None:
-        """Statuses are written at the first change and then as often as `_STATUS_EVERY` allows."""
+        """Statuses are written at the first change and then as often as the settings allow."""
         dirty = self._cluster.dirty
         changed = self._cluster.state.dirty_queues()
         names = dict.fromkeys((*dirty.cluster_queues, *changed.cluster_queues))
@@ -296,7 +296,8 @@ class Desk:
         dirty.cluster_queues, dirty.local_queues = {}, {}
         tokens = [OfStatus("ClusterQueue", Key("", name)) for name in names]
         tokens += [OfStatus("LocalQueue", key) for key in keys]
-        every = _STATUS_EVERY_WHEN_CROWDED if self._actor.is_crowded else _STATUS_EVERY
+        tokens += [OfStatus("Cohort", Key("", name)) for name in self._cohorts_told(names)]
+        every = self._status_every * (_CROWDED if self._actor.is_crowded else 1.0)
         for token in tokens:
             due = self._status_written.get(token, 0.0) + every
             if due > now:
@@ -304,17 +305,23 @@ class Desk:
             else:
                 self._write_status(token, now)
 
+    def _cohorts_told(self, queues: Iterable[str]) -> Iterable[str]:
+        """The cohorts whose status may be another: those that changed, and with shares those above changed queues."""
+        dirty, self._cluster.dirty.cohorts = self._cluster.dirty.cohorts, {}
+        if self._cluster.settings.fair_sharing is not None:
+            for name in queues:
+                dirty.update(dict.fromkeys(self._cluster.state.cohorts_above(model.ClusterQueueName(name))))
+        return dirty
+
     def _write_status(self, token: OfStatus, now: float) -> None:
         self._guarded(token, now, self._status, token, now)
 
     def _status(self, token: OfStatus, now: float) -> None:
-        is_cluster_queue = token.kind == "ClusterQueue"
-        if is_cluster_queue:
+        if token.kind == "ClusterQueue":
             self._reporting.cluster_queue(token.key.name)
-        else:
+        elif token.kind == "LocalQueue":
             self._reporting.local_queue(token.key)
-        tables, state = self._cluster.tables, self._cluster.state
-        obj: Any = tables.of(token.kind).get(*token.key)
+        obj: Any = self._cluster.tables.of(token.kind).get(*token.key)
         if obj is None:
             self._status_written.pop(token, None)
             self._errands.forget(token)
@@ -322,16 +329,7 @@ class Desk:
         self._status_written[token] = now
         if not self._errands.may_look(token, now):
             return
-        if is_cluster_queue:
-            after: Any = status.cluster_queue_status(obj, state, now)
-        else:
-            above = tables.cluster_queues.get("", obj.spec.cluster_queue)
-            after = status.local_queue_status(obj, above, state, now)
-        if after == obj.status:
-            return
-        # A status that was never written lacks the zeros that reading it gives.
-        before = obj.status if obj.status.conditions else {}
-        patch = status_patch(token.kind, obj, before, after, guarded=after.conditions is not obj.status.conditions)
+        patch = status.patch(obj, self._cluster, now)
         if patch is not None:
             self._start(token, (patch,))
 
@@ -349,14 +347,7 @@ class Desk:
             return
         if not self._errands.may_look(token, now):
             return
-        metadata = obj.metadata
-        patch = finalizers.reconcile(
-            token.kind,
-            obj,
-            metadata.finalizers,
-            deleting=metadata.is_deleting,
-            in_use=self._cluster.is_in_use(token.kind, token.name),
-        )
+        patch = finalizers.reconcile(token.kind, obj, in_use=self._cluster.is_in_use(token.kind, token.name))
         if patch is not None:
             self._start(token, (patch,))
 

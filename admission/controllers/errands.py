@@ -71,6 +71,10 @@ class Errands:
             freed[owner] = None
         return list(freed)
 
+    def is_idle(self, errand: Errand) -> bool:
+        """Whether nothing that it touches is busy and its owner did not fail lately: it could have been started."""
+        return errand.owner not in self._failures and not any(self._actor.is_busy(key) for key in touched(errand))
+
     def forget(self, token: Hashable) -> None:
         """It is gone: nothing is left to try again."""
         self._failures.pop(token, None)

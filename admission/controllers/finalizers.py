@@ -9,17 +9,21 @@ from __future__ import annotations
 from typing import Protocol
 
 from admission.api import names
+from admission.api.meta import ObjectMeta
 from admission.controllers.changes import finalizers_patch
-from admission.controllers.store import Object
 from admission.jobs.effects import Patch
 
 
-class Finalized(Object, Protocol):
+class Finalized(Protocol):
     """An object of a kind that has the finalizer."""
 
+    @property
+    def metadata(self) -> ObjectMeta: ...
 
-def reconcile(kind: str, obj: Finalized, finalizers: tuple[str, ...], *, deleting: bool, in_use: bool) -> Patch | None:
+
+def reconcile(kind: str, obj: Finalized, *, in_use: bool) -> Patch | None:
     """The write that adds or removes the finalizer, if one is due."""
+    finalizers, deleting = obj.metadata.finalizers, obj.metadata.is_deleting
     there = names.RESOURCE_IN_USE_FINALIZER in finalizers
     if deleting:
         if there and not in_use:

@@ -27,16 +27,16 @@ Item = Observed | Answer
 
 #: More than this in one turn counts as a burst.
 _BURST = 20
-_GATHER = 0.004
 
 
 class Inbox:
-    """Used from one event loop."""
+    """Used from one event loop. A burst is gathered for `gather` seconds."""
 
-    def __init__(self, most: int = 2_000) -> None:
+    def __init__(self, most: int = 2_000, gather: float = 0.004) -> None:
         self._items: deque[Item] = deque()
         self._arrived = asyncio.Event()
         self._most = most
+        self._gather = gather
         self._last = 0
 
     def put(self, item: Item) -> None:
@@ -59,7 +59,7 @@ class Inbox:
             except TimeoutError:
                 return
         if self._last > _BURST and len(self._items) < self._most:
-            await asyncio.sleep(_GATHER)
+            await asyncio.sleep(self._gather)
 
     def drain(self) -> list[Item]:
         """What arrived, at most `most` at once so that timers keep their time."""

@@ -15,11 +15,11 @@ from admission.controllers.act import Actor
 from admission.controllers.cluster import Cluster
 from admission.controllers.desk import Desk
 from admission.controllers.errands import Errands
-from admission.controllers.events import Recorder
+from admission.controllers.events import Pace, Recorder
 from admission.controllers.inbox import Inbox
-from admission.controllers.metrics import Metrics
+from admission.controllers.metrics import Health, Metrics
 from admission.controllers.reporting import Reporting, Sink
-from admission.controllers.sweep import Sweep
+from admission.controllers.sweep import Find, Sweep
 from admission.controllers.tables import REQUIRED, WRITTEN, optional
 from admission.controllers.tokens import (
     OfDecision,
@@ -39,6 +39,7 @@ from admission.kube.client import Client
 from admission.settings import Settings
 from admission.settings.configuration import QuotaCheckStrategy
 from queues.core.cycle import decide
+from queues.core.plan import Hold
 from queues.core.policy import FairSharing, FairStrategy, Policy, QuotaCheck
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,20 @@ _HEALTH_EVERY = 10.0
 _LAST_WRITES = 1.5
 
 
+class NotSyncedError(Exception):
+    """The cluster is not known in time; a new start lists everything anew."""
+
+    def __init__(self, kinds: Iterable[str], seconds: float) -> None:
+        super().__init__(
+            f"after {seconds:g}s (controller.cacheSyncTimeout) these kinds are not listed yet: {', '.join(kinds)}"
+        )
+
+
 class Controller:
-    """`journal` gets everything that is told; `metrics` has the registry that is served."""
+    """`journal` gets everything that is told; `metrics` has the registry that is served.
+
+    Who does not decide (`decides`) keeps statuses, finalizers, lifecycle and gangs going, and gives no quota.
+    """
 
     def __init__(
         self,
@@ -60,23 +73,29 @@ class Controller:
         adapters: Iterable[Adapter] | None = None,
         metrics: Metrics | None = None,
         clock: Callable[[], float] = time.time,
+        decides: bool = True,
     ) -> None:
         self.metrics = metrics if metrics is not None else Metrics(settings)
         self.ready = asyncio.Event()
         self._clock = clock
+        self._decides = decides
+        self._patience = settings.controller.cache_sync_timeout
         self._policy = policy(settings)
-        self._inbox = Inbox()
+        control = settings.muster.controller
+        self._inbox = Inbox(gather=control.batch_window)
         self._wakes = Wakes()
         self._cluster = Cluster(settings, enabled_adapters(settings) if adapters is None else adapters, clock)
         self._watching = Watching(client, REQUIRED, optional(settings), self._inbox.put)
-        self._recorder = Recorder(client, clock=clock)
-        self._actor = Actor(client, WRITTEN, self._recorder, self._inbox.put)
-        self._reporting = Reporting(self._cluster, self.metrics, journal)
-        self._desk = Desk(
-            self._cluster, Errands(self._actor, self._wakes), self._wakes, self._reporting, self.metrics, self._actor
+        self._recorder = Recorder(client, Pace(control.events_per_second, control.event_burst), clock)
+        self._actor = Actor(
+            client, WRITTEN, self._recorder, self._inbox.put, control.api_concurrency, self.metrics.wrote
         )
-        self._sweep = Sweep(self._cluster, self._wakes, self.metrics)
+        self._reporting = Reporting(self._cluster, self.metrics, journal)
+        errands = Errands(self._actor, self._wakes)
+        self._desk = Desk(self._cluster, errands, self._wakes, self._reporting, self.metrics, self._actor)
+        self._sweep = Sweep(self._cluster, errands, self._wakes, self._found)
         self._again = False
+        self.metrics.health_at_scrape(self._health)
 
     @property
     def is_synced(self) -> bool:
@@ -105,9 +124,12 @@ class Controller:
 
     async def _learn(self, stop: asyncio.Event, around: list[asyncio.Task[None]]) -> None:
         """Lists everything before anything is decided, or quota that is held would look free."""
+        until = time.monotonic() + self._patience
         while not self._watching.synced and not stop.is_set():
             await self._inbox.wait(0.2)
             _raise_failed(around)
+            if time.monotonic() > until:
+                raise NotSyncedError(self._watching.unknown, self._patience)
             for item in self._inbox.drain():
                 self._cluster.fill(item)
         if stop.is_set():
@@ -143,23 +165,46 @@ class Controller:
         # 6. the writes that say so.
         if self._is_to_decide(now):
             self._decide(now)
+        elif self._sweep.doubts() and self._decides:
+            self._doubt(now)
         # 7. Queues say what changed, and what is no longer used may go.
         desk.queues(now)
         desk.finalizers(now)
         # 8. A slice of the slow look at everything, while nothing else is to be done.
         if not len(self._inbox):
             self._sweep.slice(now)
+        self._reporting.ungated()
         self.metrics.turn(time.perf_counter() - began)
 
     def _decide(self, now: float) -> None:
         began = time.perf_counter()
         self._cluster.stirred = False
         plan = decide(self._cluster.state, now, self._policy)
+        self.metrics.decided(time.perf_counter() - began)
         success = self._desk.carry_out(plan, now)
         self._again = success
         self.metrics.attempt(time.perf_counter() - began, success=success)
 
+    def _doubt(self, now: float) -> None:
+        """Everybody who waits is judged anew, though nothing has happened. Whoever can start now was forgotten."""
+        self._cluster.state.look_again()
+        plan = decide(self._cluster.state, now, self._policy)
+        for decision in plan:
+            if not isinstance(decision, Hold):
+                self._found(Find("Decision", decision.uid))
+        self._again = self._desk.carry_out(plan, now)
+
+    def _found(self, find: Find) -> None:
+        self.metrics.swept(find.kind)
+        log.warning("only the sweep found this", extra={"kind": find.kind, "object": find.name})
+
+    def _health(self) -> Health:
+        dropped, lag = self._reporting.journal_health()
+        return Health(self._recorder.dropped, dropped, lag, self._watching.silence(time.monotonic()))
+
     def _is_to_decide(self, now: float) -> bool:
+        if not self._decides:
+            return False
         wakeup = self._cluster.state.next_wakeup()
         return self._cluster.stirred or self._again or (wakeup is not None and wakeup <= now)
 
@@ -169,7 +214,7 @@ class Controller:
             case OfSweep():
                 self._sweep.begin(now)
             case OfHealth():
-                self._reporting.health(now, self._recorder.dropped)
+                self._reporting.health(now)
                 self._wakes.at(OfHealth(), now + _HEALTH_EVERY)
             case OfWorkload() | OfUnit() | OfDecision() | OfHold() | OfStatus() | OfFinalizer():
                 self._desk.look_at(token, now)
@@ -178,9 +223,10 @@ class Controller:
 
     def _until_next(self) -> float:
         """Seconds until something is due."""
-        if self._again or self._cluster.stirred or self._sweep.is_under_way:
+        if self._sweep.is_under_way or (self._decides and (self._again or self._cluster.stirred)):
             return 0.0
-        times = [time for time in (self._wakes.next(), self._cluster.state.next_wakeup()) if time is not None]
+        wakeup = self._cluster.state.next_wakeup() if self._decides else None
+        times = [time for time in (self._wakes.next(), wakeup) if time is not None]
         return max(0.0, min((min(times, default=0.0) - self._clock()) if times else _LONGEST_SLEEP, _LONGEST_SLEEP))
 
     async def _wake_when(self, stop: asyncio.Event) -> None:

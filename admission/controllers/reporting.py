@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from admission.api import names
 from admission.api.kueue import Workload
 from admission.controllers import chronicle, conditions, observe, queue_rows
 from admission.controllers.chronicle import Present, Seen
 from admission.controllers.cluster import Cluster
 from admission.controllers.metrics import Metrics
+from admission.controllers.queue_metrics import QueueMetrics
 from admission.controllers.store import Key
+from admission.controllers.tallies import Line, Tallies, unadmitted
+from admission.controllers.workload_metrics import Place
 from queues.core import model
 from queues.core.reasons import Reason
 from queues.journal import entries
+
+#: The gates whose removal is timed.
+_GATES = frozenset({names.ADMISSION_GATE, names.TOPOLOGY_GATE})
 
 
 class Health(Protocol):
@@ -49,6 +56,10 @@ class Reporting:
         self._journal = journal
         self._seen: dict[Key, Seen] = {}
         self._tells = False
+        self._tallies = Tallies()
+        self._counted_cohorts: set[str] = set()
+        self._queues = QueueMetrics(cluster, self._tallies, cluster.settings, metrics.role)
+        metrics.at_scrape(self._queues.read)
 
     def workload(self, key: Key, workload: Workload | None, now: float, reason: Reason | None = None) -> None:
         """A Workload as it is now; None when it is gone."""
@@ -57,14 +68,17 @@ class Reporting:
             self._end(key, before, None, now)
             before = None
         if workload is None:
+            self._tallies.forget(key)
             return
         if conditions.is_finished(workload):
             if before is not None:
                 self._end(key, before, workload, now)
+            self._tallies.finish(key, self._queue_of(workload), (key.namespace, workload.spec.queue_name or ""))
             return
         present = self.present(workload, reason)
         if present is None:
             return
+        self._tallies.put(key, _line(present))
         seen = Seen(workload, present.charges, reason)
         if before is not None and before.is_same(seen):
             return
@@ -72,15 +86,17 @@ class Reporting:
         if not self._tells:
             return
         news = tuple(chronicle.news(before, present, now))
-        for decision in news:
-            self._metrics.step(decision, workload)
+        self._count(None if before is None else before.workload, workload, news)
         if self._journal is not None:
             self._journal.put(*news, chronicle.row(present), *chronicle.use(before, present, now))
 
     def held(self, workload: Workload, reason: Reason, now: float) -> None:
         """The Workload goes on waiting, for a new reason."""
         present = self.present(workload, reason)
-        if present is not None and self._journal is not None:
+        if present is None:
+            return
+        self._tallies.put(Key(workload.metadata.namespace, workload.metadata.name), _line(present))
+        if self._journal is not None:
             self._journal.put(chronicle.held(present, reason, now), chronicle.row(present))
 
     def present(self, workload: Workload, reason: Reason | None) -> Present | None:
@@ -90,12 +106,29 @@ class Reporting:
             return None
         record = self._cluster.state.workloads.get(uid)
         charges = {} if record is None or core.admission is None else dict(record.charges)
-        if core.admission is not None:
-            queue: str = core.admission.cluster_queue
-        else:
-            local = self._cluster.tables.local_queues.get(core.queue.namespace, core.queue.name)
-            queue = "" if local is None else local.spec.cluster_queue
-        return Present(workload, core, queue, charges, reason)
+        queue = self._queue_of(workload) if core.admission is None else core.admission.cluster_queue
+        goes_first = record is not None and record.group is not None and record.key[0] == 0
+        return Present(workload, core, queue, charges, reason, goes_first)
+
+    def ungated(self) -> None:
+        """Counts the gates that came off pods since it was asked last."""
+        pods, self._cluster.ungated = self._cluster.ungated, []
+        for pod, gate in pods:
+            name = observe.workload_name(pod)
+            workload = None if name is None else self._cluster.tables.workloads.get(pod.metadata.namespace, name)
+            if workload is None or workload.status.admission is None or gate not in _GATES:
+                continue
+            admitted_at = conditions.since(workload, names.ADMITTED)
+            if admitted_at is None or not conditions.is_admitted(workload):
+                continue
+            exact = self._cluster.values.decided_at.get(workload.metadata.uid, 0.0)
+            since = exact if int(exact) == int(admitted_at) else admitted_at
+            self._metrics.workloads.ungated(
+                gate,
+                workload.status.admission.cluster_queue,
+                self._cluster.look.now - since,
+                is_group=names.POD_GROUP_NAME in pod.metadata.labels,
+            )
 
     def cluster_queue(self, name: str) -> None:
         queue = self._cluster.tables.cluster_queues.get("", name)
@@ -103,19 +136,15 @@ class Reporting:
             self._metrics.forget_cluster_queue(model.ClusterQueueName(name))
             self._put(entries.QueueRemoved(name))
             return
-        value = observe.cluster_queue(queue)
-        self._metrics.cluster_queue(value, self._cluster.state)
         if self._journal is not None:
-            self._put(queue_rows.cluster_queue(value, self._cluster.state))
+            self._put(queue_rows.cluster_queue(observe.cluster_queue(queue), self._cluster.state))
 
     def local_queue(self, key: Key) -> None:
         queue = self._cluster.tables.local_queues.get(*key)
-        core_key = model.ObjectKey(*key)
         if queue is None:
-            self._metrics.forget_local_queue(core_key)
+            self._metrics.forget_local_queue(model.ObjectKey(*key))
             self._put(entries.LocalQueueRemoved(*key))
             return
-        self._metrics.local_queue(core_key, self._cluster.state)
         if self._journal is not None:
             self._put(queue_rows.local_queue(observe.local_queue(queue), self._cluster.state))
 
@@ -148,24 +177,84 @@ class Reporting:
             )
         )
 
-    def health(self, now: float, events_dropped: int) -> None:
-        """Looked at from time to time; a journal that has lost rows is told everything again."""
-        dropped, lag = 0, 0.0
-        if self._journal is not None:
-            health = self._journal.health()
-            dropped, lag = health.dropped, health.lag
-            if health.reset_wanted:
-                self.reset(now)
-        self._metrics.health(events_dropped=events_dropped, journal_dropped=dropped, journal_lag=lag)
+    def health(self, now: float) -> None:
+        """From time to time: a journal that lost rows is told everything again, and series of cohorts go with them."""
+        if self._journal is not None and self._journal.health().reset_wanted:
+            self.reset(now)
+        for cohort in self._counted_cohorts - set(self._cluster.state.cohorts()):
+            self._metrics.forget_cohort(cohort)
+            self._counted_cohorts.discard(cohort)
+
+    def journal_health(self) -> tuple[int, float]:
+        """How many entries the journal dropped, and the age in seconds of the oldest that it has not written."""
+        if self._journal is None:
+            return 0, 0.0
+        health = self._journal.health()
+        return health.dropped, health.lag
+
+    # ------------------------------------------------------------------ counting
+
+    def _count(self, before: Workload | None, workload: Workload, news: tuple[entries.Decision, ...]) -> None:
+        counted = self._metrics.workloads
+        for decision in news:
+            if decision.kind is entries.Kind.CREATED:
+                self._count_creation(workload)
+            counted.step(decision, before, workload, self._place(decision.cluster_queue, workload))
+        if before is not None and workload.status.admission is not None:
+            counted.became_ready(before, workload, self._place(workload.status.admission.cluster_queue, workload))
+
+    def _count_creation(self, workload: Workload) -> None:
+        """How long it took from the job, or the last pod of a group, to the Workload."""
+        metadata = workload.metadata
+        owners = metadata.owner_references
+        made = [
+            found.metadata.created_at
+            for owner in owners
+            if (found := self._cluster.look.owner(metadata.namespace, owner)) is not None
+        ]
+        if made:
+            self._metrics.workloads.created(owners[0].kind, metadata.created_at - max(made))
+
+    def _place(self, cluster_queue: str, workload: Workload) -> Place:
+        namespace, name = workload.metadata.namespace, workload.spec.queue_name or ""
+        shown = self._queues.shows(namespace, name)
+        above = self._cluster.state.cohorts_above(model.ClusterQueueName(cluster_queue))
+        self._counted_cohorts.update(above)
+        return Place(cluster_queue, (name, namespace) if shown else None, above)
+
+    def _queue_of(self, workload: Workload) -> str:
+        """The ClusterQueue that it holds quota in, or held at its end, or else waits in."""
+        admission = workload.status.admission
+        if admission is not None:
+            return admission.cluster_queue
+        local = self._cluster.tables.local_queues.get(workload.metadata.namespace, workload.spec.queue_name or "")
+        return "" if local is None else local.spec.cluster_queue
 
     def _end(self, key: Key, before: Seen, after: Workload | None, now: float) -> None:
         del self._seen[key]
         told = tuple(chronicle.ended(before, after, now))
         for entry in told:
             if isinstance(entry, entries.Decision):
-                self._metrics.step(entry, before.workload)
+                workload = before.workload if after is None else after
+                place = self._place(entry.cluster_queue, workload)
+                self._metrics.workloads.step(entry, before.workload, workload, place)
         self._put(*told)
 
     def _put(self, *told: entries.Entry) -> None:
         if self._journal is not None:
             self._journal.put(*told)
+
+
+def _line(present: Present) -> Line | None:
+    """What it counts as among those that wait; None once it is admitted."""
+    workload, core = present.workload, present.core
+    why = unadmitted(workload)
+    if why is None:
+        return None
+    waits = core.admission is None and core.held is None
+    return Line(
+        present.cluster_queue,
+        (workload.metadata.namespace, workload.spec.queue_name or ""),
+        *why,
+        requests=tuple(chronicle.requests(core).items()) if waits else (),
+    )

@@ -7,6 +7,7 @@ never invent a number: a queue that the core does not know is left as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 import msgspec
 
@@ -14,6 +15,8 @@ from admission.api import meta, names
 from admission.api.kueue import (
     ClusterQueue,
     ClusterQueueStatus,
+    Cohort,
+    FairSharingStatus,
     FlavorUsage,
     LocalQueue,
     LocalQueueFlavorUsage,
@@ -23,7 +26,10 @@ from admission.api.kueue import (
 )
 from admission.api.meta import FALSE, TRUE, Condition
 from admission.api.quantities import format_amount
-from queues.core.model import ClusterQueueName, FlavorName, FlavorResource, ObjectKey, ResourceName
+from admission.controllers.changes import status_patch
+from admission.controllers.cluster import Cluster
+from admission.jobs.effects import Patch
+from queues.core.model import ClusterQueueName, CohortName, FlavorName, FlavorResource, ObjectKey, ResourceName
 from queues.core.readings import Readings, UnitUsage
 from queues.core.records import Activity
 
@@ -31,7 +37,39 @@ Usage = Mapping[FlavorResource, UnitUsage]
 _NONE = UnitUsage(0, 0)
 
 
-def cluster_queue_status(queue: ClusterQueue, readings: Readings, now: float) -> ClusterQueueStatus:
+def patch(queue: ClusterQueue | LocalQueue | Cohort, cluster: Cluster, now: float) -> Patch | None:
+    """The write that brings the status of a queue or cohort up to date, if one is due."""
+    readings, shares = cluster.state, cluster.settings.fair_sharing is not None
+    match queue:
+        case ClusterQueue():
+            return _patch("ClusterQueue", queue, cluster_queue_status(queue, readings, now, shares=shares))
+        case LocalQueue():
+            above = cluster.tables.cluster_queues.get("", queue.spec.cluster_queue)
+            return _patch("LocalQueue", queue, local_queue_status(queue, above, readings, now))
+        case Cohort():
+            share = readings.cohort_share(CohortName(queue.metadata.name)).rounded_up if shares else None
+            after = msgspec.structs.replace(queue.status, fair_sharing=_told(share))
+            return None if after == queue.status else status_patch("Cohort", queue, queue.status, after, guarded=False)
+        case _:
+            assert_never(queue)
+
+
+def _patch(kind: str, queue: ClusterQueue | LocalQueue, after: ClusterQueueStatus | LocalQueueStatus) -> Patch | None:
+    if after == queue.status:
+        return None
+    # A status that was never written lacks the zeros that reading it gives.
+    before: object = queue.status if queue.status.conditions else {}
+    return status_patch(kind, queue, before, after, guarded=after.conditions is not queue.status.conditions)
+
+
+def _told(share: int | None) -> FairSharingStatus | None:
+    return None if share is None else FairSharingStatus(weighted_share=share)
+
+
+def cluster_queue_status(
+    queue: ClusterQueue, readings: Readings, now: float, *, shares: bool = False
+) -> ClusterQueueStatus:
+    """`shares`: how much of what could be lent it borrows is told as well."""
     name = ClusterQueueName(queue.metadata.name)
     usage, counts = readings.usage(name), readings.counts(name)
     return msgspec.structs.replace(
@@ -42,6 +80,7 @@ def cluster_queue_status(queue: ClusterQueue, readings: Readings, now: float) ->
         pending_workloads=counts.pending,
         reserving_workloads=counts.reserving,
         admitted_workloads=counts.admitted,
+        fair_sharing=_told(readings.share(name).rounded_up if shares else None),
     )
 
 

@@ -25,6 +25,9 @@ class Wakes:
             self._times[key] = time
             heapq.heappush(self._heap, (time, next(self._serial), key))
 
+    def has(self, key: Hashable) -> bool:
+        return key in self._times
+
     def cancel(self, key: Hashable) -> None:
         self._times.pop(key, None)
 

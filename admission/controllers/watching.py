@@ -45,11 +45,14 @@ class Watching:
         return all(self._is_known(each.kind) for each in (*self._required, *self._optional))
 
     @property
-    def last_contact(self) -> float | None:
-        """Monotonic time of the last word of the API server about the kind that has been silent for longest."""
-        times = [informer.last_contact for informer in self._informers.values()]
-        known = [time for time in times if time is not None]
-        return min(known) if known and len(known) == len(times) else None
+    def unknown(self) -> tuple[str, ...]:
+        """The kinds that decisions wait for."""
+        return tuple(each.kind for each in (*self._required, *self._optional) if not self._is_known(each.kind))
+
+    def silence(self, now: float) -> dict[str, float]:
+        """For each kind that is followed, the seconds since the API server last said something. `now` is monotonic."""
+        known = {kind: informer.last_contact for kind, informer in self._informers.items()}
+        return {kind: now - last for kind, last in known.items() if last is not None}
 
     async def run(self) -> None:
         """Until cancelled."""

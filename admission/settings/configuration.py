@@ -85,7 +85,10 @@ class Health(Section, frozen=True):
 
 
 class ControllerOptions(Section, frozen=True):
-    """Sizes of worker pools that Muster does not have: one task owns the state. Accepted, without effect."""
+    """`group_kind_concurrency` are sizes of worker pools, which Muster has not: one task owns the state.
+
+    `cache_sync_timeout`: a controller that does not know the whole cluster by then ends, and is started again.
+    """
 
     group_kind_concurrency: dict[str, int] = {}
     cache_sync_timeout: Seconds = Seconds(120)
@@ -285,6 +288,22 @@ class Inspection(Section, frozen=True):
     bind_port: int = 8083
 
 
+class Control(Section, frozen=True):
+    """How hard the controller works.
+
+    `api_concurrency` bounds the writes under way at once; `sweep_period` is the time between two slow looks at
+    everything, `status_interval` that between two status writes of one queue; `batch_window` is how long a burst is
+    gathered before it is taken in. Events: so many a second, and so many at once after a quiet time.
+    """
+
+    api_concurrency: int = 32
+    sweep_period: Seconds = Seconds(300)
+    status_interval: Seconds = Seconds(1)
+    batch_window: Seconds = Seconds(0.004)
+    events_per_second: float = 5.0
+    event_burst: int = 50
+
+
 class Muster(Section, frozen=True):
     """`state_dir` empty: `muster` under the user's state directory.
 
@@ -294,6 +313,7 @@ class Muster(Section, frozen=True):
     gpu_pods: GpuPods = GpuPods()
     journal: Journal = Journal()
     inspection: Inspection = Inspection()
+    controller: Control = Control()
     state_dir: str = ""
     serve_v1beta1: bool = msgspec.field(default=False, name="serveV1beta1")
 

@@ -62,8 +62,16 @@ def warnings(settings: Settings) -> tuple[str, ...]:
     found = []
     if settings.admission_fair_sharing is not None:
         found.append("admissionFairSharing is not honoured yet; a LocalQueue's past use does not count")
-    if settings.metrics.enable_cluster_queue_resources:
-        found.append("metrics.enableClusterQueueResources is not needed; these series are always there")
+    if settings.controller.group_kind_concurrency:
+        found.append(
+            "controller.groupKindConcurrency has no effect: one task looks at everything in turn; "
+            "muster.controller.apiConcurrency bounds the writes that are under way at once"
+        )
+    if settings.muster.gpu_pods.enabled and "pod" not in settings.integrations.frameworks:
+        found.append(
+            "muster.gpuPods queues only Jobs that ask for GPUs: the integration pod is not enabled; "
+            "add it to integrations.frameworks, or set muster.gpuPods.enabled to false"
+        )
     return tuple(found)
 
 
@@ -124,6 +132,29 @@ def _behaviour_problems(settings: Settings) -> Iterator[str]:
     yield from _device_class_problems(settings)
     if settings.muster.journal.capacity < 1:
         yield "muster.journal.capacity: has to be 1 or more"
+    yield from _control_problems(settings)
+
+
+def _control_problems(settings: Settings) -> Iterator[str]:
+    for name, number in settings.controller.group_kind_concurrency.items():
+        if not re.fullmatch(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9.-]+)?", name):
+            yield f"controller.groupKindConcurrency: {name!r} is not a kind; write Kind.group, such as Job.batch"
+        elif number < 1:
+            yield f"controller.groupKindConcurrency.{name}: {number} is not a number of workers; write 1 or more"
+    if settings.controller.cache_sync_timeout <= 0:
+        yield "controller.cacheSyncTimeout: has to be above 0s"
+    control = settings.muster.controller
+    for path, value, unit in (
+        ("apiConcurrency", control.api_concurrency, 1),
+        ("eventsPerSecond", control.events_per_second, 0),
+        ("eventBurst", control.event_burst, 1),
+        ("sweepPeriod", control.sweep_period, 0),
+        ("statusInterval", control.status_interval, 0),
+    ):
+        if value < unit or value <= 0:
+            yield f"muster.controller.{path}: {value:g} is too little; {'1 or more' if unit else 'has to be above 0'}"
+    if not 0 <= control.batch_window <= 1:
+        yield "muster.controller.batchWindow: write 0s to 1s; decisions wait for it"
 
 
 def _device_class_problems(settings: Settings) -> Iterator[str]:

@@ -7,16 +7,24 @@ answered at the cost of what is answered, never by a pass over all workloads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from queues.core.activity import World, local_activity_of
 from queues.core.books import Books
+from queues.core.fairness import NO_SHARE, Share, share_of
 from queues.core.model import (
+    AdmissionCheck,
     ClusterQueue,
     ClusterQueueName,
+    Cohort,
     CohortName,
     FlavorResource,
+    LocalQueue,
+    Namespace,
     ObjectKey,
+    ResourceFlavor,
     Timestamp,
+    Topology,
     Uid,
 )
 from queues.core.order import uids
@@ -73,6 +81,10 @@ class Shapes:
     inadmissible: int
 
 
+#: What `knows` can be asked about.
+Told = ClusterQueue | LocalQueue | Cohort | ResourceFlavor | AdmissionCheck | Topology | Namespace
+
+
 class Readings:
     """The reading half of `State`."""
 
@@ -80,6 +92,7 @@ class Readings:
     waiting: Waiting
     world: World
     workloads: dict[Uid, WorkloadRecord]
+    _cohorts: dict[CohortName, Cohort]
 
     def settle(self) -> None:
         raise AssertionError("a state settles itself")
@@ -200,10 +213,46 @@ class Readings:
         queue = self.books.queues.get(name)
         return () if queue is None else tuple([CohortName(above.name) for above in queue.node.path()])
 
+    def share(self, name: ClusterQueueName) -> Share:
+        """The dominant resource share of a ClusterQueue, as its workloads hold it."""
+        self.settle()
+        queue = self.books.queues.get(name)
+        return NO_SHARE if queue is None else share_of(queue.node, ahead=False)
+
+    def cohort_share(self, name: CohortName) -> Share:
+        """That of a cohort."""
+        self.settle()
+        node = self.books.forest.cohorts.get(name)
+        return NO_SHARE if node is None else share_of(node, ahead=False)
+
     def queue(self, name: ClusterQueueName) -> ClusterQueue | None:
         """The ClusterQueue as the shell told it last."""
         record = self.books.queues.get(name)
         return None if record is None else record.spec
+
+    def knows(self, value: Told) -> bool:
+        """Whether this is what the shell told last."""
+        known: object = None
+        match value:
+            case ClusterQueue():
+                known = self.queue(value.name)
+            case LocalQueue():
+                home = self.books.local_queues.get(value.key)
+                known = None if home is None else home.spec
+            case Cohort():
+                known = self._cohorts.get(value.name)
+            case ResourceFlavor():
+                known = self.books.flavors.get(value.name)
+            case AdmissionCheck():
+                known = self.world.checks.get(value.name)
+            case Topology():
+                known = self.world.topologies.get(value.name)
+            case Namespace():
+                labels = self.world.namespaces.get(value.name)
+                known = None if labels is None else Namespace(value.name, labels)
+            case _:
+                assert_never(value)
+        return known == value
 
     def queue_names(self) -> tuple[ClusterQueueName, ...]:
         return tuple(sorted(name for name, queue in self.books.queues.items() if queue.spec is not None))

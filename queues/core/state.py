@@ -397,6 +397,11 @@ class State(Readings):
                 self.waiting.wake_queue(queue)
         self.waiting.wake_due(now)
 
+    def look_again(self) -> None:
+        """The next decision judges everybody anew. For whoever doubts that all was woken that had to be."""
+        for queue in self.books.queues.values():
+            self.waiting.wake_queue(queue)
+
 
 def _flavors_of(spec: ClusterQueue | None) -> tuple[FlavorName, ...]:
     if spec is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from admission.api import kueue, names
 from admission.api.meta import ObjectMeta
+from admission.controllers import chronicle
 from admission.controllers.cluster import Cluster
 from admission.controllers.inbox import Observed
 from admission.controllers.metrics import Metrics
@@ -16,6 +18,8 @@ from admission.controllers.reporting import Reporting
 from admission.controllers.store import Key
 from admission.jobs.registry import adapters
 from admission.kube.informers import Upserted
+from queues.core.cycle import decide
+from queues.core.policy import Policy
 from queues.core.reasons import Code, Reason, Shortage
 from queues.journal import entries
 from queues.journal.entries import Kind, WorkloadState
@@ -180,29 +184,47 @@ def test_the_start_tells_the_whole_truth() -> None:
 
 def test_a_journal_that_lost_something_is_told_everything_again() -> None:
     world = World(Listing(reset_wanted=True))
-    world.reporting.health(NOW, events_dropped=2)
+    world.reporting.health(NOW)
     assert kinds(world.journal.take()) == ["Reset"]
-    assert world.value("muster_journal_dropped") == 3
-    assert world.value("muster_events_dropped") == 2
+    assert world.reporting.journal_health() == (3, 1.5)
 
 
-def test_steps_are_counted(world: World) -> None:
-    world.see(workload())
-    world.see(workload().admitted())
-    world.see(workload().admitted().evicted("DeactivatedDueToAdmissionCheck"))
-    queue = {"cluster_queue": "cq", "priority_class": ""}
-    assert world.value("kueue_quota_reserved_workloads_total", **queue) == 1
-    assert world.value("kueue_admitted_workloads_total", **queue) == 1
-    evicted = {**queue, "reason": "Deactivated", "underlying_cause": "AdmissionCheck"}
-    assert world.value("kueue_evicted_workloads_total", **evicted) == 1
+@dataclass(frozen=True)
+class KeptOut:
+    id: str
+    workload: WorkloadBuilder
+    want: str
 
 
-def test_series_of_a_queue_come_and_go(world: World) -> None:
-    world.see(workload().admitted())
-    world.reporting.cluster_queue("cq")
-    assert world.value("kueue_reserving_active_workloads", cluster_queue="cq") == 1
-    assert world.value("kueue_cluster_queue_status", cluster_queue="cq", status="active") == 1
-    world.cluster.tables.cluster_queues.remove("", "cq")
-    world.reporting.cluster_queue("cq")
-    assert world.value("kueue_reserving_active_workloads", cluster_queue="cq") is None
-    assert world.value("kueue_cluster_queue_status", cluster_queue="cq", status="active") is None
+KEPT_OUT = [
+    KeptOut("a deactivated one", workload().spec(active=False), "Deactivated"),
+    KeptOut("one that is about to be", workload().cond(names.DEACTIVATION_TARGET), "Deactivated"),
+    KeptOut("one on hold", workload().cond(names.QUOTA_RESERVED, "False", "OnHold"), "OnHold"),
+    KeptOut("a gated one", workload().annotated(names.ADMISSION_GATED_BY, "example.com/x"), "AdmissionGated"),
+    KeptOut("one that misses pods", workload().cond(names.WAITING_FOR_REPLACEMENT_PODS), "WaitingForReplacementPods"),
+    KeptOut("one whose check failed", workload().check("c", "Retry"), "PendingEvaluation"),
+]
+
+
+@pytest.mark.parametrize("case", KEPT_OUT, ids=lambda case: case.id)
+def test_the_row_says_in_one_word_what_keeps_it_out(world: World, case: KeptOut) -> None:
+    (row,) = [each for each in world.see(case.workload) if isinstance(each, entries.WorkloadRow)]
+    assert (row.state, row.code) == (WorkloadState.HELD, case.want)
+    assert row.message
+
+
+def test_who_waits_for_victims_stands_first(world: World) -> None:
+    queue = cluster_queue(
+        "p", nominal="2", preemption=kueue.ClusterQueuePreemption(within_cluster_queue="LowerPriority")
+    )
+    for obj in (queue, local_queue("lq-p", "p")):
+        world.cluster.take(Observed(obj.kind, Upserted(obj)))
+    low = workload("low", queue="lq-p").admitted(queue="p")
+    high = workload("high", queue="lq-p").spec(priority=9)
+    for builder in (low, high):
+        world.cluster.take(Observed("Workload", Upserted(builder.obj)))
+        world.cluster.tell(builder.obj)
+    decide(world.cluster.state, NOW, Policy())
+    present = world.reporting.present(high.obj, None)
+    assert present is not None
+    assert chronicle.row(present).sticky

@@ -110,7 +110,38 @@ REFUSALS = [
         "an unknown gate is refused", {"featureGates": {"Foo": True}}, "featureGates.Foo: there is no feature gate"
     ),
     Refusal(
-        "a gate without behaviour is refused", {"featureGates": {"PriorityBoost": True}}, "featureGates.PriorityBo"
+        "a gate without behaviour is refused", {"featureGates": {"ShortWorkloadNames": True}}, "featureGates.ShortWor"
+    ),
+    Refusal(
+        "a gate whose words are always there is refused",
+        {"featureGates": {"UnadmittedWorkloadsObservability": False}},
+        "featureGates.UnadmittedWorkloadsObservability: false is not available here",
+    ),
+    Refusal(
+        "a worker pool is of a kind",
+        {"controller": {"groupKindConcurrency": {"job batch": 5}}},
+        "controller.groupKindConcurrency: 'job batch' is not a kind; write Kind.group",
+    ),
+    Refusal(
+        "a worker pool has workers",
+        {"controller": {"groupKindConcurrency": {"Job.batch": 0}}},
+        "controller.groupKindConcurrency.Job.batch: 0 is not a number of workers",
+    ),
+    Refusal("a cache has time to fill", {"controller": {"cacheSyncTimeout": "0s"}}, "controller.cacheSyncTimeout: has"),
+    Refusal(
+        "somebody has to write",
+        {"muster": {"controller": {"apiConcurrency": 0}}},
+        "muster.controller.apiConcurrency: 0 is too little; 1 or more",
+    ),
+    Refusal(
+        "a sweep takes time",
+        {"muster": {"controller": {"sweepPeriod": "0s"}}},
+        "muster.controller.sweepPeriod: 0 is too little; has to be above 0",
+    ),
+    Refusal(
+        "decisions do not wait for long",
+        {"muster": {"controller": {"batchWindow": "2s"}}},
+        "muster.controller.batchWindow: write 0s to 1s",
     ),
     Refusal("preemption strategies are required", {"fairSharing": {}}, "preemptionStrategies"),
     Refusal(
@@ -276,9 +307,19 @@ def test_dumped_settings_are_read_back_the_same(fields: dict[str, Any]) -> None:
 
 
 def test_what_is_asked_for_and_not_given_is_warned_of() -> None:
-    assert warnings(load()) == ()
-    told = warnings(read(fairSharing={"preemptionStrategies": ["LessThanInitialShare"]}, admissionFairSharing={}))
-    assert [text.split(" ")[0] for text in told] == ["admissionFairSharing"]
+    pods = {"integrations": {"frameworks": ["batch/job", "pod"]}}
+    assert warnings(read(**pods)) == ()
+    assert [text.split(" ")[0] for text in warnings(load())] == ["muster.gpuPods"]
+    assert warnings(read(muster={"gpuPods": {"enabled": False}})) == ()
+    told = warnings(
+        read(
+            **pods,
+            fairSharing={"preemptionStrategies": ["LessThanInitialShare"]},
+            admissionFairSharing={},
+            controller={"groupKindConcurrency": {"Job.batch": 5, "Pod": 5}},
+        )
+    )
+    assert [text.split(" ")[0] for text in told] == ["admissionFairSharing", "controller.groupKindConcurrency"]
 
 
 @pytest.mark.parametrize("name", sorted(gates.DEFAULTS))
