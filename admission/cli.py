@@ -40,6 +40,20 @@ def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return kubeconfig_option(config_option(verbose(command)))
 
 
+only_option = click.option("--only", metavar="KIND,...", help="Run just these kinds of jobs: Job, Pod.")
+
+
+def narrowing_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What processes with a controller take besides, for tests and for looking for faults."""
+    without = click.option(
+        "--without",
+        type=click.Choice(["scheduler"]),
+        multiple=True,
+        help="Keep every controller, but decide nothing.",
+    )
+    return only_option(without(command))
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="muster-queue", prog_name="muster")
 def cli() -> None:
@@ -48,29 +62,34 @@ def cli() -> None:
 
 @cli.command()
 @process_options
-def run(kubeconfig: str | None, config: str | None, verbose: bool) -> None:
+@narrowing_options
+def run(kubeconfig: str | None, config: str | None, verbose: bool, only: str | None, without: tuple[str, ...]) -> None:
     """Run the webhook, the controller and the inspection API as one process tree."""
     from admission.commands import run as command
 
-    command.run(kubeconfig, config, verbose=verbose)
+    command.run(kubeconfig, config, verbose=verbose, only=only, without=without)
 
 
 @cli.command()
 @process_options
-def webhook(kubeconfig: str | None, config: str | None, verbose: bool) -> None:
+@only_option
+def webhook(kubeconfig: str | None, config: str | None, verbose: bool, only: str | None) -> None:
     """Serve admission reviews."""
     from admission.commands import webhook as command
 
-    command.run(kubeconfig, config, verbose=verbose)
+    command.run(kubeconfig, config, verbose=verbose, only=only)
 
 
 @cli.command()
 @process_options
-def controller(kubeconfig: str | None, config: str | None, verbose: bool) -> None:
+@narrowing_options
+def controller(
+    kubeconfig: str | None, config: str | None, verbose: bool, only: str | None, without: tuple[str, ...]
+) -> None:
     """Decide and release: needs an API server that has the CRDs, and nothing else."""
     from admission.commands import controller as command
 
-    command.run(kubeconfig, config, verbose=verbose)
+    command.run(kubeconfig, config, verbose=verbose, only=only, without=without)
 
 
 @cli.command()
@@ -84,6 +103,7 @@ def inspection(kubeconfig: str | None, config: str | None, verbose: bool) -> Non
 
 @cli.command()
 @process_options
+@narrowing_options
 @click.option(
     "--listen", default="127.0.0.1:0", show_default=True, help="Where the webhook listens; port 0: any free one."
 )
@@ -93,10 +113,12 @@ def inspection(kubeconfig: str | None, config: str | None, verbose: bool) -> Non
 @click.option(
     "--rotate", is_flag=True, help="Have the Muster that runs with this --dir replace its certificate, and end."
 )
-def dev(
+def dev(  # noqa: PLR0913, PLR0917  # one for each option
     kubeconfig: str | None,
     config: str | None,
     verbose: bool,
+    only: str | None,
+    without: tuple[str, ...],
     listen: str,
     folder: str | None,
     ready_file: str | None,
@@ -111,7 +133,16 @@ def dev(
     elif rotate:
         command.rotate(folder)
     else:
-        command.run(kubeconfig, config, listen=listen, folder=folder, ready_file=ready_file, verbose=verbose)
+        command.run(
+            kubeconfig,
+            config,
+            listen=listen,
+            folder=folder,
+            ready_file=ready_file,
+            verbose=verbose,
+            only=only,
+            without=without,
+        )
 
 
 @cli.command()

@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from admission.commands import lifeline, logs
 from admission.commands.faults import Fault, told
 from admission.commands.memory import Memory
+from admission.commands.narrowing import SCHEDULER, narrowed
 from admission.commands.surroundings import IDENTITY
 from admission.commands.tree import until_told
 from admission.settings import Settings, load
@@ -32,32 +33,37 @@ _JOURNAL_SECONDS: Final = 0.7
 _LONGEST_START_SECONDS: Final = 5.0
 
 
-def run(kubeconfig: str | None, config: str | None, *, verbose: bool) -> None:
+def run(
+    kubeconfig: str | None, config: str | None, *, verbose: bool, only: str | None = None, without: Sequence[str] = ()
+) -> None:
     """Until SIGTERM or SIGINT, or until the Lease is lost."""
     logs.configure("controller", verbose=verbose)
     lifeline.die_with_parent()
     with told():
-        settings = load(config)
+        settings = narrowed(load(config), only)
+        decides = SCHEDULER not in without
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(until_told(lambda stop: _work(settings, kubeconfig, stop)))
+            runner.run(until_told(lambda stop: _work(settings, kubeconfig, stop, decides=decides)))
 
 
-async def _work(settings: Settings, kubeconfig: str | None, stop: asyncio.Event) -> None:
-    from admission.controllers.loop import Controller
+async def _work(settings: Settings, kubeconfig: str | None, stop: asyncio.Event, *, decides: bool) -> None:
+    from admission.controllers.loop import Controller, NotSyncedError
     from admission.kube.client import connect
 
     connection = settings.client_connection
     memory = Memory(settings)
     async with await connect(kubeconfig, qps=connection.qps, burst=connection.burst, component="controller") as client:
-        controller = Controller(client, settings, memory)
+        controller = Controller(client, settings, memory, decides=decides)
         beside = [
             asyncio.ensure_future(_tell(controller, memory)),
             asyncio.ensure_future(_show(controller, client, settings)),
         ]
         try:
             await _lead(settings, kubeconfig, stop, lambda: controller.run(stop))
+        except NotSyncedError as error:
+            raise Fault(str(error)) from error
         finally:
             for task in beside:
                 task.cancel()

@@ -15,7 +15,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,6 +27,7 @@ from admission.commands import logs
 from admission.commands.address import chosen
 from admission.commands.faults import Fault, told
 from admission.commands.health import address as host_and_port
+from admission.commands.narrowing import narrowed, passed_on
 from admission.commands.run import child_options
 from admission.commands.surroundings import CERTIFICATES, IDENTITY, state_folder
 from admission.commands.tree import Tree, until_told
@@ -67,11 +68,13 @@ def run(
     folder: str | None,
     ready_file: str | None,
     verbose: bool,
+    only: str | None = None,
+    without: Sequence[str] = (),
 ) -> None:
     """Until SIGTERM or SIGINT."""
     logs.configure("dev", verbose=verbose)
     with told():
-        settings = load(config)
+        settings = narrowed(load(config), only)
     for warning in warnings(settings):
         logger.warning("%s", warning)
     state = _folder(folder, settings)
@@ -80,7 +83,7 @@ def run(
         path = state / "settings.yaml"
         path.write_text(dump(effective), encoding="utf-8")
         os.environ[IDENTITY] = _identity(state)
-        tree = Tree(effective, child_options(kubeconfig, str(path), verbose=verbose))
+        tree = Tree(effective, child_options(kubeconfig, str(path), verbose=verbose), passed_on(None, without))
         session = Session(effective, place, tree, Path(ready_file) if ready_file else None)
         with told():
             asyncio.run(until_told(lambda stop: session.run(stop, kubeconfig)))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from admission.commands import lifeline, logs
 from admission.commands.faults import told
-from admission.commands.surroundings import journal_url, state_folder
+from admission.commands.surroundings import journal_url, oldest_tls, state_folder
 from admission.settings import Settings, load
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,13 @@ def run(kubeconfig: str | None, config: str | None, *, verbose: bool) -> None:
         from queues.inspection.server import Options, serve
 
         certificate, key = _certificate(settings)
-        options = Options(url=journal_url(settings), certificate=certificate, key=key, binds=binds(settings))
+        options = Options(
+            url=journal_url(settings),
+            certificate=certificate,
+            key=key,
+            binds=binds(settings),
+            oldest_tls=oldest_tls(settings),
+        )
         serve(options, lambda: ClusterReviewer(kubeconfig), ready=_ready)
 
 

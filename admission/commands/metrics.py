@@ -11,6 +11,7 @@ import hashlib
 import logging
 import ssl
 import tempfile
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
 
 from admission import tls
 from admission.commands import health
+from admission.commands.surroundings import oldest_tls
 from admission.kube.errors import ApiError
 from admission.kube.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 
@@ -79,6 +82,16 @@ class Doorkeeper:
         return 200 if (access.get("status") or {}).get("allowed") else 403
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Metrics as they were at one moment, for an encoder."""
+
+    families: list[Metric]
+
+    def collect(self) -> list[Metric]:
+        return self.families
+
+
 def _review(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     resource = TOKEN_REVIEWS if kind == "TokenReview" else SUBJECT_ACCESS_REVIEWS
     return {"apiVersion": resource.api_version, "kind": kind, "spec": spec}
@@ -99,7 +112,10 @@ async def serve(client: Client, settings: Settings, registry: CollectorRegistry)
             headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
             return web.Response(status=status, headers=headers)
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+        # What is read from the controller's state is read here, on its event loop; the text is made elsewhere.
+        read = Read(list(registry.collect()))
+        body = await asyncio.to_thread(encode, read)
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     application = web.Application()
     application.router.add_get(PATH, answer)
@@ -117,8 +133,7 @@ async def serve(client: Client, settings: Settings, registry: CollectorRegistry)
 
 def _context(settings: Settings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    newest = settings.tls is not None and settings.tls.min_version == "VersionTLS13"
-    context.minimum_version = ssl.TLSVersion.TLSv1_3 if newest else ssl.TLSVersion.TLSv1_2
+    context.minimum_version = oldest_tls(settings)
     with tempfile.TemporaryDirectory() as folder:
         tls.write_files(Path(folder), tls.issue(("muster-metrics", "localhost"), datetime.now(UTC)))
         context.load_cert_chain(Path(folder) / tls.CERTIFICATE_FILE, Path(folder) / tls.KEY_FILE)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from admission.commands import lifeline, logs
 from admission.commands.faults import told
+from admission.commands.narrowing import narrowed, passed_on
 from admission.commands.tree import Tree, until_told
 from admission.settings import load, warnings
 
@@ -23,15 +25,17 @@ def child_options(kubeconfig: str | None, config: str | None, *, verbose: bool) 
     return options + (["--verbose"] if verbose else [])
 
 
-def run(kubeconfig: str | None, config: str | None, *, verbose: bool) -> None:
+def run(
+    kubeconfig: str | None, config: str | None, *, verbose: bool, only: str | None = None, without: Sequence[str] = ()
+) -> None:
     """Until SIGTERM or SIGINT."""
     logs.configure("supervisor", verbose=verbose)
     lifeline.die_with_parent()
     with told():
-        settings = load(config)
+        settings = narrowed(load(config), only)
     for warning in warnings(settings):
         logger.warning("%s", warning)
-    tree = Tree(settings, child_options(kubeconfig, config, verbose=verbose))
+    tree = Tree(settings, child_options(kubeconfig, config, verbose=verbose), passed_on(only, without))
 
     async def work(stop: asyncio.Event) -> None:
         await tree.start()

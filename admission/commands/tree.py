@@ -11,7 +11,7 @@ import contextlib
 import logging
 import signal
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from admission.commands import health
 from admission.commands.children import Child
@@ -28,13 +28,15 @@ _PROBE_SECONDS = 1.0
 
 
 class Tree:
-    """`options` are passed on to every child (which kubeconfig, which settings)."""
+    """`options` are passed on to every child (which kubeconfig, which settings), `besides` to the one of that name."""
 
-    def __init__(self, settings: Settings, options: list[str]) -> None:
+    def __init__(self, settings: Settings, options: list[str], besides: Mapping[str, list[str]] | None = None) -> None:
         self._settings = settings
         self._changed = asyncio.Event()
-        self.webhook = Child("webhook", ["webhook", *options], self._changed.set, _WEBHOOK_PAUSE)
-        self.controller = Child("controller", ["controller", *options], self._changed.set)
+        more = {} if besides is None else besides
+        webhook = ["webhook", *options, *more.get("webhook", [])]
+        self.webhook = Child("webhook", webhook, self._changed.set, _WEBHOOK_PAUSE)
+        self.controller = Child("controller", ["controller", *options, *more.get("controller", [])], self._changed.set)
         self.inspection: Child | None = None
         if settings.muster.inspection.enabled or settings.gate("VisibilityOnDemand"):
             self.inspection = Child("inspection", ["inspection", *options], self._changed.set)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from admission.commands import lifeline, logs
 from admission.commands.faults import Fault, told
+from admission.commands.narrowing import narrowed
 from admission.settings import load
 
 
-def run(kubeconfig: str | None, config: str | None, *, verbose: bool) -> None:
+def run(kubeconfig: str | None, config: str | None, *, verbose: bool, only: str | None = None) -> None:
     """Until SIGTERM or SIGINT."""
     logs.configure("webhook", verbose=verbose)
     lifeline.die_with_parent()
     with told():
-        settings = load(config)
+        settings = narrowed(load(config), only)
         from admission.webhook.server import serve
 
         try:

@@ -263,7 +263,7 @@ class JobGang:
             return Outcome(queue_problem(self, context))
         pod_set = self.pod_set()
         pods = _shape(pod_set.template).spec
-        priority = resolve(self.priority_class, (pods.priority_class_name,), context)
+        priority = resolve(self.priority_class, (pods.priority_class_name,), context, meta.namespace)
         if isinstance(priority, ClassMissing):
             reason = names.EVENT_PRIORITY_CLASS_NOT_FOUND
             return Outcome((Tell(self.ref, reason, priority.message, Severity.WARNING),))

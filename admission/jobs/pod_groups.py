@@ -230,7 +230,7 @@ class PodGroupGang:
             message = f"The group has {len(counts)} kinds of pods; at most {_MOST_ROLES} are possible"
             return Outcome(self._tell_waiting(names.EVENT_COMPOSE_FAILED, message))
         classes = (by_role[role][0].spec.priority_class_name for role in sorted(counts))
-        priority = resolve(self.priority_class, classes, context)
+        priority = resolve(self.priority_class, classes, context, self.namespace)
         if isinstance(priority, ClassMissing):
             return Outcome(self._tell_waiting(names.EVENT_PRIORITY_CLASS_NOT_FOUND, priority.message))
         meta = facts.occupants[0].metadata

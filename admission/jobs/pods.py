@@ -144,7 +144,7 @@ class PodGang:
         meta = self.pod.metadata
         if not self.queue_name:
             return Outcome(queue_problem(self, context))
-        priority = resolve(self.priority_class, (self.pod.spec.priority_class_name,), context)
+        priority = resolve(self.priority_class, (self.pod.spec.priority_class_name,), context, meta.namespace)
         if isinstance(priority, ClassMissing):
             reason = names.EVENT_PRIORITY_CLASS_NOT_FOUND
             return Outcome((Tell(pod_states.ref(self.pod), reason, priority.message, Severity.WARNING),))

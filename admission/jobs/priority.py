@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from admission.api import names
+from admission.api import meta, names
 from admission.api.kueue import PriorityClassRef, Workload
 from admission.jobs.effects import Effect, Patch
 from admission.jobs.interface import Context
@@ -34,10 +34,14 @@ class ClassMissing:
         return f'{self.kind} "{self.name}" does not exist'
 
 
-def resolve(label: str, pod_classes: Iterable[str], context: Context) -> Priority | ClassMissing:
-    """`label` is that of the job, `pod_classes` the priorityClassNames in the order in which they count."""
-    if label:
-        return _of_workload_class(label, context)
+def resolve(label: str, pod_classes: Iterable[str], context: Context, namespace: str) -> Priority | ClassMissing:
+    """`label` is that of the job, `pod_classes` the priorityClassNames in the order in which they count.
+
+    A job of a managed namespace that names no WorkloadPriorityClass gets the one called `default`, if there is one.
+    """
+    name = label or _default_class(context, namespace)
+    if name:
+        return _of_workload_class(name, context)
     name = next((name for name in pod_classes if name), "")
     if name:
         found = context.priority_class(name)
@@ -47,6 +51,14 @@ def resolve(label: str, pod_classes: Iterable[str], context: Context) -> Priorit
         return Priority(0)
     lowest = min(defaults, key=lambda entry: (entry.value, entry.metadata.name))
     return _of_pods(lowest.metadata.name, lowest.value)
+
+
+def _default_class(context: Context, namespace: str) -> str:
+    """The class of those that name none; empty where there is none for them."""
+    name, settings = names.DEFAULT_WORKLOAD_PRIORITY_CLASS, context.settings
+    if not settings.gate("WorkloadPriorityClassDefaulting") or context.workload_priority_class(name) is None:
+        return ""
+    return name if meta.selects(settings.managed_namespaces, context.namespace_labels(namespace)) else ""
 
 
 def _of_workload_class(name: str, context: Context) -> Priority | ClassMissing:

@@ -38,6 +38,7 @@ class Options:
     key: Path
     binds: tuple[str, ...] = ("0.0.0.0:8082",)
     threads: int = 8
+    oldest_tls: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 
 
 def serve(options: Options, connect: Callable[[], Reviewer], *, ready: Callable[[], None] | None = None) -> None:
@@ -51,7 +52,7 @@ def serve(options: Options, connect: Callable[[], Reviewer], *, ready: Callable[
 class _Server(BaseApplication):  # type: ignore[misc]
     def __init__(self, options: Options, connect: Callable[[], Reviewer], ready: Callable[[], None] | None) -> None:
         self._options, self._connect, self._ready = options, connect, ready
-        self._certificates = Certificates(options.certificate, options.key)
+        self._certificates = Certificates(options.certificate, options.key, options.oldest_tls)
         super().__init__()
 
     def load_config(self) -> None:
@@ -95,8 +96,9 @@ class _Server(BaseApplication):  # type: ignore[misc]
 class Certificates:
     """The TLS context of the moment: made again when the files or the aggregation layer's CA have changed."""
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    def __init__(self, certificate: Path, key: Path, oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> None:
         self._files = (certificate, key)
+        self._oldest = oldest
         self._lock = threading.Lock()
         self._made_from: tuple[Any, ...] | None = None
         self._context: ssl.SSLContext | None = None
@@ -119,7 +121,7 @@ class Certificates:
 
     def _make(self, client_ca: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.minimum_version = self._oldest
         context.load_cert_chain(*self._files)
         context.set_alpn_protocols(["http/1.1"])
         if client_ca:
