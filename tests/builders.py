@@ -272,6 +272,9 @@ class ClusterQueueBuilder(GroupsBuilder):
     def weight(self, thousandths: int) -> ClusterQueueBuilder:
         return self._with(fair_weight=thousandths)
 
+    def by_past_use(self) -> ClusterQueueBuilder:
+        return self._with(usage_based=True)
+
     def terminating(self) -> ClusterQueueBuilder:
         return self._with(terminating=True)
 

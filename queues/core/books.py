@@ -43,6 +43,8 @@ class Books:
         #: Queues whose numbers changed since the shell last asked.
         self.changed_queues: dict[ClusterQueueName, None] = {}
         self.changed_local_queues: dict[ObjectKey, None] = {}
+        #: LocalQueues whose past use has to be counted up to now.
+        self.recounted: dict[LocalQueueRecord, None] = {}
         #: What was given back since the last look, by queue: units, or None when anything may have changed.
         self.stirred: dict[QueueRecord, set[FlavorResource] | None] = {}
         self.nodes_stirred = False
@@ -160,6 +162,7 @@ class Books:
             if home is not None:
                 sums.append(home.admitted)
                 home.admitted_count += sign
+                self.recounted[home] = None
         for amounts in sums:
             for unit, amount in record.charges.items():
                 left = amounts.get(unit, 0) + sign * amount

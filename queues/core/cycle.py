@@ -53,8 +53,9 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
     # 1. Bring quota up to date with changed queues; end the back-offs that are over.
     state.get_ready(now, policy)
     for _ in range(policy.max_rounds):
-        # 2. Wake what could use what was given back.
+        # 2. Wake what could use what was given back; count what was used.
         state.waiting.wake_stirred()
+        state.past.catch_up()
         # 3. Take the first candidate of every queue.
         heads = state.waiting.heads()
         if not heads or cycle.is_blocked:
@@ -62,7 +63,7 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
         # 4. Judge each on its own.
         entries = cycle.nominate(heads)
         # 5. Who borrows least goes first, then the highest priority and the longest wait.
-        line = cycle.strategy.line([*entries, *state.waiting.standing_with(heads)])
+        line = cycle.strategy.line([*entries, *state.waiting.standing_with(heads)], state.books)
         # 6. Carry them out one after the other, as far as they still hold.
         for entry in line:
             cycle.process(entry)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from queues.core.model import (
     AdmissionCheck,
@@ -25,6 +26,7 @@ from queues.core.model import (
     ObjectKey,
     ResourceFlavor,
     ResourceName,
+    Timestamp,
     Topology,
     TopologyName,
     Uid,
@@ -70,6 +72,18 @@ class LocalQueueChanged:
 @dataclass(frozen=True, slots=True)
 class LocalQueueGone:
     key: ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRestored:
+    """What a LocalQueue had used lately as of `at`, as it was written down before a restart.
+
+    In the core's units, and parts of them. It has to be told before the first decision; of several the newest counts.
+    """
+
+    key: ObjectKey
+    consumed: Mapping[ResourceName, Fraction]
+    at: Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +180,7 @@ Event = (
     | CohortGone
     | LocalQueueChanged
     | LocalQueueGone
+    | UsageRestored
     | NamespaceChanged
     | NamespaceGone
     | CheckChanged

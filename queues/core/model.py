@@ -229,7 +229,10 @@ class AdmissionCheck:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """`namespace_selector` None matches no namespace. `fair_weight` is in thousandths (1000 = weight 1)."""
+    """`namespace_selector` None matches no namespace. `fair_weight` is in thousandths (1000 = weight 1).
+
+    `usage_based`: its LocalQueues take turns by what they used lately.
+    """
 
     name: ClusterQueueName
     groups: tuple[ResourceGroup, ...] = ()
@@ -241,6 +244,7 @@ class ClusterQueue:
     checks: tuple[CheckRule, ...] = ()
     stop_policy: StopPolicy = StopPolicy.NONE
     fair_weight: int = 1000
+    usage_based: bool = False
     terminating: bool = False
 
 
@@ -259,6 +263,7 @@ class LocalQueue:
     key: ObjectKey
     cluster_queue: ClusterQueueName
     stop_policy: StopPolicy = StopPolicy.NONE
+    fair_weight: int = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 It works from each workload's order key (priority, time, uid) and its shape. Workloads of one shape stand in one group
 and are parked and woken together, so that waiting costs nothing however many wait; under StrictFIFO all stand in a
-single group, and a head that does not fit stops those behind it. It never decides whether anything fits.
+single group, and a head that does not fit stops those behind it. Where past use counts, each LocalQueue has groups of
+its own, so that a change of its use moves these and nobody else. It never decides whether anything fits.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from queues.core.demand import Shape
 from queues.core.model import FlavorResource, Uid
 from queues.core.reasons import Reason
 from queues.core.records import LocalQueueRecord, OrderKey, WorkloadRecord
+from queues.core.usage_history import NO_USE, Level
 
-#: The single group of a StrictFIFO queue.
+#: The single group of a StrictFIFO queue, or of each LocalQueue of one.
 IN_ORDER: Shape = ("in order",)
 
 _SLACK = 32
@@ -32,10 +34,15 @@ def order_key(record: WorkloadRecord, *, sticky: bool) -> OrderKey:
 class Group:
     """Workloads that fit or fail alike. `watch` are the units whose release may help once parked (None: anything)."""
 
-    __slots__ = ("heap", "homes", "is_parked", "reason", "shape", "size", "untold", "watch", "watches_nodes")
+    __slots__ = (
+        "heap", "homes", "in_order", "is_parked", "level", "reason", "shape", "size", "untold", "watch", "watches_nodes"
+    )  # fmt: skip
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, level: Level, *, in_order: bool) -> None:
         self.shape = shape
+        #: Comes before everything else: the past use of its LocalQueue, where that counts.
+        self.level = level
+        self.in_order = in_order
         self.heap: list[tuple[OrderKey, WorkloadRecord]] = []
         self.size = 0
         #: How many of them each LocalQueue counts.
@@ -82,24 +89,30 @@ class Group:
 
 
 class PendingQueue:
-    """All operations cost the logarithm of what is in the heaps at most, but for `ordered` and `regroup`."""
+    """All operations cost the logarithm of what is in the heaps at most, but for `ordered` and `regroup`.
 
-    __slots__ = ("_heads", "_serial", "groups", "is_strict")
+    `relevel` costs that for each shape that waits in the LocalQueue.
+    """
+
+    __slots__ = ("_heads", "_of_home", "_serial", "by_usage", "groups", "is_strict")
 
     def __init__(self) -> None:
         self.is_strict = False
+        self.by_usage = False
         self.groups: dict[Shape, Group] = {}
-        #: The heads of all groups that are not parked, and some that are out of date. The serial number only keeps
+        #: The heads of all groups that are candidates, and some that are out of date. The serial number only keeps
         #: groups from being compared when an entry that is out of date has the same key.
-        self._heads: list[tuple[OrderKey, int, Group]] = []
+        self._heads: list[tuple[Level, OrderKey, int, Group]] = []
         self._serial = 0
+        #: The groups of each LocalQueue, where past use counts.
+        self._of_home: dict[LocalQueueRecord, dict[Shape, Group]] = {}
 
     def push(self, record: WorkloadRecord) -> Group:
         """Put a workload in. Behind the head of a parked group it is parked too; before it, it is a candidate."""
         shape = self._place_of(record)
         group = self.groups.get(shape)
         if group is None:
-            group = self.groups[shape] = Group(shape)
+            group = self._open(shape, record)
         record.key = order_key(record, sticky=not self.is_strict)
         group.put(record)
         if group.head() is record:
@@ -115,21 +128,39 @@ class PendingQueue:
         group.take_out(record)
         if not group.size:
             del self.groups[group.shape]
+            home = record.home
+            if self.by_usage and home is not None:
+                del self._of_home[home][group.shape]
+                if not self._of_home[home]:
+                    del self._of_home[home]
         elif was_head:
             # The next one was not judged itself: under StrictFIFO it may be quite different from the one that left.
             group.is_parked = group.is_parked and not self.is_strict
             self._offer(group)
 
     def head(self) -> WorkloadRecord | None:
-        """The first candidate."""
+        """The first candidate. Under StrictFIFO that is the first of all, or nobody."""
+        group = self._first()
+        return None if group is None or group.is_parked else group.head()
+
+    def first(self) -> WorkloadRecord | None:
+        """Under StrictFIFO: who keeps all others waiting, parked or not."""
+        group = self._first()
+        return None if group is None else group.head()
+
+    def _first(self) -> Group | None:
         heads = self._heads
         while heads:
-            key, _, group = heads[0]
-            record = None if group.is_parked or self.groups.get(group.shape) is not group else group.head()
-            if record is not None and record.key is key:
-                return record
+            level, key, _, group = heads[0]
+            if self._stands(group) and group.level is level:
+                record = group.head()
+                if record is not None and record.key is key:
+                    return group
             heappop(heads)
         return None
+
+    def _stands(self, group: Group) -> bool:
+        return (self.is_strict or not group.is_parked) and self.groups.get(group.shape) is group
 
     def park(
         self, group: Group, reason: Reason, watch: frozenset[FlavorResource] | None, *, watches_nodes: bool
@@ -147,24 +178,44 @@ class PendingQueue:
     def parked(self) -> Iterator[Group]:
         return (group for group in self.groups.values() if group.is_parked)
 
-    def regroup(self, *, strict: bool) -> None:
+    def regroup(self, *, strict: bool, by_usage: bool) -> None:
         """Change the strategy. Everybody is a candidate again."""
         records = [record for group in self.groups.values() for record in group.members()]
         self.groups.clear()
+        self._of_home.clear()
         self._heads.clear()
         self.is_strict = strict
+        self.by_usage = by_usage
         for record in records:
             record.group = None
             self.push(record)
 
+    def relevel(self, home: LocalQueueRecord) -> None:
+        """The past use of a LocalQueue changed, and its groups with it."""
+        for group in self._of_home.get(home, {}).values():
+            group.level = home.level
+            self._offer(group)
+
     def ordered(self) -> list[WorkloadRecord]:
-        """Everybody, parked or not, in the order of their keys."""
-        return sorted((record for group in self.groups.values() for record in group.members()), key=_key_of)
+        """Everybody, parked or not, in the order of their turn."""
+        everybody = [(group.level, record.key, record) for group in self.groups.values() for record in group.members()]
+        return [record for _, _, record in sorted(everybody, key=_turn)]
+
+    def _open(self, shape: Shape, record: WorkloadRecord) -> Group:
+        home = record.home if self.by_usage else None
+        group = Group(shape, NO_USE if home is None else home.level, in_order=self.is_strict)
+        self.groups[shape] = group
+        if home is not None:
+            self._of_home.setdefault(home, {})[shape] = group
+        return group
 
     def _place_of(self, record: WorkloadRecord) -> Shape:
+        place: Shape = record.shape
         if self.is_strict:
-            return IN_ORDER
-        return ("claim", record.uid) if record.claim is not None else record.shape
+            place = IN_ORDER
+        elif record.claim is not None:
+            place = ("claim", record.uid)
+        return (record.home.key, place) if self.by_usage and record.home is not None else place
 
     def _offer(self, group: Group) -> None:
         if len(self._heads) > 2 * len(self.groups) + _SLACK:
@@ -175,14 +226,14 @@ class PendingQueue:
             self._add_head(group)
 
     def _add_head(self, group: Group) -> None:
-        head = None if group.is_parked else group.head()
+        head = group.head() if self._stands(group) else None
         if head is not None:
             self._serial += 1
-            heappush(self._heads, (head.key, self._serial, group))
+            heappush(self._heads, (group.level, head.key, self._serial, group))
 
 
-def _key_of(record: WorkloadRecord) -> OrderKey:
-    return record.key
+def _turn(place: tuple[Level, OrderKey, WorkloadRecord]) -> tuple[Level, OrderKey]:
+    return place[:2]
 
 
 def uids(records: list[WorkloadRecord]) -> tuple[Uid, ...]:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
+
+from queues.core.model import ResourceName
 
 
 class QuotaCheck(Enum):
@@ -33,8 +36,22 @@ class FairSharing:
 
 
 @dataclass(frozen=True, slots=True)
+class AdmissionFairSharing:
+    """How past use is remembered: with this half-life (0: not at all), sampled this often, both in seconds.
+
+    `resource_weights` are for one whole unit (a core, a byte, a device); those that are not named weigh 1.
+    `across_cohorts`: whoever used least goes first among the ClusterQueues of a cohort tree as well.
+    """
+
+    half_life: float
+    sampling_interval: float = 300.0
+    resource_weights: tuple[tuple[ResourceName, Fraction], ...] = ()
+    across_cohorts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
-    """`fair_sharing` None: the classical rules.
+    """`fair_sharing` None: the classical rules. `admission_fair_sharing` None: past use does not count.
 
     `max_rounds` bounds the cycles that one `decide` repeats in memory before it lets its caller write.
     """
@@ -44,4 +61,5 @@ class Policy:
     partial_admission: bool = True
     block_admission_until_pods_ready: bool = False
     fair_sharing: FairSharing | None = None
+    admission_fair_sharing: AdmissionFairSharing | None = None
     max_rounds: int = 10_000

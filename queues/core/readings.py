@@ -28,9 +28,12 @@ from queues.core.model import (
     Uid,
 )
 from queues.core.order import uids
+from queues.core.past import PastUse, Sample
+from queues.core.policy import Policy
 from queues.core.quantities import beyond
 from queues.core.reasons import Reason
 from queues.core.records import Activity, Stage, WorkloadRecord
+from queues.core.usage_history import NO_USE, Level
 from queues.core.waiting import Waiting
 
 
@@ -60,8 +63,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
+    """`cohorts` are those above the ClusterQueues, named in objects or not."""
+
     cluster_queues: tuple[ClusterQueueName, ...]
     local_queues: tuple[ObjectKey, ...]
+    cohorts: tuple[CohortName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class Readings:
     books: Books
     waiting: Waiting
     world: World
+    past: PastUse
+    policy: Policy | None
     workloads: dict[Uid, WorkloadRecord]
     _cohorts: dict[CohortName, Cohort]
 
@@ -182,6 +190,8 @@ class Readings:
             return ()
         others = [record for record in queue.pending.values() if record.stage is not Stage.QUEUED]
         others.sort(key=lambda record: (-record.priority, record.workload.queued_at, record.uid))
+        if queue.order.by_usage:
+            others.sort(key=lambda record: NO_USE if record.home is None else record.home.level)
         return uids(queue.order.ordered()) + uids(others)
 
     def reason(self, uid: Uid) -> Reason | None:
@@ -225,6 +235,21 @@ class Readings:
         node = self.books.forest.cohorts.get(name)
         return NO_SHARE if node is None else share_of(node, ahead=False)
 
+    @property
+    def shares_fairly(self) -> bool:
+        """Whether shares decide anything: then people want to see them."""
+        return self.policy is not None and self.policy.fair_sharing is not None
+
+    def past_use(self, key: ObjectKey) -> Sample | None:
+        """What the LocalQueue used lately, as of the last sampling; None where that is not remembered."""
+        home = self.books.local_queues.get(key)
+        return None if home is None else home.sample
+
+    def past_level(self, key: ObjectKey) -> Level | None:
+        """Its present place among the LocalQueues by that; None where that is not remembered."""
+        home = self.books.local_queues.get(key)
+        return None if home is None or home.history is None else home.level
+
     def queue(self, name: ClusterQueueName) -> ClusterQueue | None:
         """The ClusterQueue as the shell told it last."""
         record = self.books.queues.get(name)
@@ -258,8 +283,9 @@ class Readings:
         return tuple(sorted(name for name, queue in self.books.queues.items() if queue.spec is not None))
 
     def next_wakeup(self) -> Timestamp | None:
-        """When the first back-off ends."""
-        return self.waiting.next_due()
+        """When the first back-off ends, or past use is sampled again."""
+        times = [due for due in (self.waiting.next_due(), self.past.next_due()) if due is not None]
+        return min(times, default=None)
 
     def dirty_queues(self) -> Changed:
         """The existing queues whose status may have changed since the last call; empties the list."""
@@ -267,7 +293,8 @@ class Readings:
         books = self.books
         queues = [name for name in books.changed_queues if books.queue(name).spec is not None]
         homes = [key for key in books.changed_local_queues if (home := books.local_queues.get(key)) and home.spec]
-        changed = Changed(tuple(sorted(queues)), tuple(sorted(homes)))
+        cohorts = {CohortName(above.name) for name in queues for above in books.queue(name).node.path()}
+        changed = Changed(tuple(sorted(queues)), tuple(sorted(homes)), tuple(sorted(cohorts)))
         books.changed_queues.clear()
         books.changed_local_queues.clear()
         return changed

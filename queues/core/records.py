@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from queues.core.demand import Placed, Shape
@@ -27,9 +28,11 @@ from queues.core.model import (
 )
 from queues.core.reasons import Reason
 from queues.core.tree import Account, Node
+from queues.core.usage_history import NO_USE, History
 
 if TYPE_CHECKING:
     from queues.core.order import Group, PendingQueue
+    from queues.core.past import Sample
 
 #: The total order of pending workloads in a queue; ends in the uid.
 OrderKey = tuple[int, int, float, Uid]
@@ -190,7 +193,10 @@ class QueueRecord:
 class LocalQueueRecord:
     """A LocalQueue. `spec` is None while only workloads speak of it."""
 
-    __slots__ = ("admitted", "admitted_count", "key", "pending", "reserved", "reserving_count", "spec", "workloads")
+    __slots__ = (
+        "admitted", "admitted_count", "history", "key", "level", "pending", "reserved", "reserving_count", "sample",
+        "spec", "used", "workloads",
+    )  # fmt: skip
 
     def __init__(self, key: ObjectKey) -> None:
         self.key = key
@@ -201,6 +207,11 @@ class LocalQueueRecord:
         self.admitted: dict[FlavorResource, int] = {}
         self.reserving_count = 0
         self.admitted_count = 0
+        #: What it used lately; None where that makes no difference. `level` is its place among the others by it.
+        self.history: History | None = None
+        self.level = NO_USE
+        self.used = Fraction(0)
+        self.sample: Sample | None = None
 
 
 def labels_of(namespaces: Mapping[str, Mapping[str, str]], name: str) -> Mapping[str, str]:

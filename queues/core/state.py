@@ -30,6 +30,7 @@ from queues.core.model import (
     Uid,
     Workload,
 )
+from queues.core.past import PastUse
 from queues.core.policy import Policy
 from queues.core.readings import Readings
 from queues.core.records import Activity, QueueRecord, Stage, WorkloadRecord
@@ -44,13 +45,14 @@ class State(Readings):
         self.world = World(flavors=self.books.flavors)
         self.waiting = Waiting(self.books, self.world)
         self.workloads: dict[Uid, WorkloadRecord] = {}
+        self.past = PastUse(self.books, self.waiting)
         self._cohorts: dict[CohortName, Cohort] = {}
         self.policy: Policy | None = None
         self._ready: dict[Uid, bool] = {}
         self._flavor_users: dict[FlavorName, dict[QueueRecord, None]] = {}
         self._check_users: dict[CheckName, dict[QueueRecord, None]] = {}
 
-    def apply(self, event: events.Event) -> None:  # noqa: C901, PLR0912
+    def apply(self, event: events.Event) -> None:  # noqa: C901, PLR0912, PLR0915
         match event:
             case events.WorkloadChanged(workload):
                 self._workload_changed(workload)
@@ -73,6 +75,8 @@ class State(Readings):
                 self._local_queue_changed(local_queue)
             case events.LocalQueueGone(key):
                 self._local_queue_gone(key)
+            case events.UsageRestored(key, consumed, at):
+                self.past.restored(key, consumed, at)
             case events.NamespaceChanged(namespace):
                 self._namespace_changed(namespace)
             case events.NamespaceGone(namespace_name):
@@ -119,6 +123,8 @@ class State(Readings):
         record.workload = workload
         if not was_holding and record.home is not None and record.home.key != workload.queue:
             self.waiting.withdraw(record)  # while it still has the LocalQueue that counts it
+        if record.home is not None and record.home.key != workload.queue:
+            self.past.left(record)
         self.books.move_home(record, self.books.local_queue(workload.queue))
         if workload.admission is not None:
             # News that an admission was written is older than an eviction that was decided since.
@@ -145,6 +151,8 @@ class State(Readings):
         if record.evicted and not evicted:
             self.books.spare(record)
         record.evicted = evicted
+        if admission.admitted:
+            self.past.confirmed(record)
 
     def admit(self, record: WorkloadRecord, admission: Admission) -> None:
         """The workload holds this from now on and waits no more."""
@@ -154,11 +162,13 @@ class State(Readings):
         record.told = None
         record.progress = {}
         self.books.hold(record, admission)
+        self.past.entered(record)
 
     def release(self, record: WorkloadRecord) -> None:
         """The workload holds nothing any more."""
         queue = record.holder
         self.books.drop(record)
+        self.past.left(record)
         if queue is not None:
             self.books.forget_queue_if_unused(queue)
         record.evicted = False
@@ -212,7 +222,8 @@ class State(Readings):
         self.books.forest.put_queue(spec.name, spec.cohort, spec.groups, weight=spec.fair_weight)
         strict = spec.strategy is QueueingStrategy.STRICT_FIFO
         if queue.order.is_strict is not strict:
-            queue.order.regroup(strict=strict)
+            queue.order.regroup(strict=strict, by_usage=queue.order.by_usage)
+        self.past.changed(queue)
         self._review(queue)
         if old is None or old.namespace_selector != spec.namespace_selector:
             self._refile(queue)
@@ -266,6 +277,7 @@ class State(Readings):
             if record.stage is not Stage.HOLDING:
                 self.waiting.file(record)
         self.books.changed_local_queues[spec.key] = None
+        self.books.recounted[home] = None
 
     def _leave_queue(self, spec: LocalQueue) -> None:
         queue = self.books.queue(spec.cluster_queue)
@@ -277,6 +289,7 @@ class State(Readings):
         if home is None or home.spec is None:
             return
         self._leave_queue(home.spec)
+        self.past.forget(key)
         home.spec = None
         for record in list(home.workloads.values()):
             if record.stage is not Stage.HOLDING:
@@ -385,12 +398,14 @@ class State(Readings):
             queue = None if node.is_cohort else self.books.queues.get(ClusterQueueName(node.name))
             if queue is not None:
                 queue.groups = None
+                self.books.changed_queues[queue.name] = None  # its share depends on what others could lend
                 self._review(queue)
                 self.waiting.wake_queue(queue)
 
     def get_ready(self, now: float, policy: Policy) -> None:
         """Before deciding: settle what changed and wake what time or events could help."""
         self.settle()
+        self.past.begin(now, policy.admission_fair_sharing)
         if policy != self.policy:
             self.policy = policy
             for queue in self.books.queues.values():

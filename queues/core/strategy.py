@@ -13,6 +13,7 @@ from queues.core import tournament
 from queues.core.books import Books
 from queues.core.model import Preemption, PreemptionPolicy, Timestamp, Uid
 from queues.core.nomination import Entry, Preempting
+from queues.core.past_turns import by_past_use
 from queues.core.policy import FairSharing, Policy
 from queues.core.preemption import classical, fair
 from queues.core.preemption.candidates import Need, Target
@@ -20,7 +21,7 @@ from queues.core.records import Standing
 
 
 class Strategy(Preempting, Protocol):
-    def line(self, entries: Sequence[Entry | Standing]) -> Iterable[Entry | Standing]:
+    def line(self, entries: Sequence[Entry | Standing], books: Books) -> Iterable[Entry | Standing]:
         """The entries in their turn. Usage may change while the result is read."""
         ...
 
@@ -31,7 +32,8 @@ class Classical:
     def __init__(self, policy: Policy) -> None:
         self._by_priority = policy.priority_sorting_within_cohort
 
-    def line(self, entries: Sequence[Entry | Standing]) -> Iterable[Entry | Standing]:
+    def line(self, entries: Sequence[Entry | Standing], books: Books) -> Iterable[Entry | Standing]:
+        del books
         return sorted(entries, key=self._turn)
 
     def may_borrow(self, preemption: Preemption) -> bool:
@@ -52,7 +54,8 @@ class Fair:
         self._by_priority = policy.priority_sorting_within_cohort
         self._rules = rules
 
-    def line(self, entries: Sequence[Entry | Standing]) -> Iterable[Entry | Standing]:
+    def line(self, entries: Sequence[Entry | Standing], books: Books) -> Iterable[Entry | Standing]:
+        del books
         return tournament.winners(
             entries,
             by_priority=self._by_priority,
@@ -69,5 +72,23 @@ class Fair:
         return fair.find_targets(need, books, self._rules)
 
 
+class Remembering:
+    """Whoever used least lately goes first in the whole tree; between equals, and for the rest, other rules hold."""
+
+    def __init__(self, rules: Strategy) -> None:
+        self._rules = rules
+
+    def line(self, entries: Sequence[Entry | Standing], books: Books) -> Iterable[Entry | Standing]:
+        return by_past_use(self._rules.line(entries, books), books.queue_at)
+
+    def may_borrow(self, preemption: Preemption) -> bool:
+        return self._rules.may_borrow(preemption)
+
+    def find_targets(self, need: Need, books: Books) -> list[Target]:
+        return self._rules.find_targets(need, books)
+
+
 def chosen(policy: Policy) -> Strategy:
-    return Classical(policy) if policy.fair_sharing is None else Fair(policy, policy.fair_sharing)
+    rules: Strategy = Classical(policy) if policy.fair_sharing is None else Fair(policy, policy.fair_sharing)
+    past = policy.admission_fair_sharing
+    return Remembering(rules) if past is not None and past.across_cohorts else rules

@@ -12,7 +12,7 @@ from queues.core.activity import World, inactive_reason, why_barred
 from queues.core.books import Books
 from queues.core.demand import shape_of
 from queues.core.model import FlavorResource, Timestamp, Uid
-from queues.core.order import IN_ORDER, Group
+from queues.core.order import Group
 from queues.core.reasons import Code, Reason
 from queues.core.records import QueueRecord, Stage, Standing, WorkloadRecord
 from queues.core.tree import Node
@@ -128,7 +128,7 @@ class Waiting:
         self._parked.setdefault(queue.node.root, {})[group] = queue
         if watches_nodes:
             self._parked_on_nodes[group] = queue
-        if group.shape is not IN_ORDER and (group.untold or before is None or before.code is not reason.code):
+        if not group.in_order and (group.untold or before is None or before.code is not reason.code):
             group.untold = False
             for record in group.members():
                 self.tell(record)
@@ -231,10 +231,11 @@ class Waiting:
         for root in dict.fromkeys(head.queue.node.root for head in heads if head.queue is not None):
             queues = self._standing.get(root, {})
             for queue in list(queues):
-                standing, group = queue.standing, queue.order.groups.get(IN_ORDER)
+                standing = queue.standing
+                group = None if standing is None else standing.record.group
                 if standing is None or group is None or queue.node.root is not root:
                     del queues[queue]
-                elif group.is_parked and group.head() is standing.record:
+                elif group.is_parked and queue.order.first() is standing.record:
                     found.append(standing)
         return found
 
@@ -254,7 +255,7 @@ class Waiting:
         if not group.is_parked:
             return Reason(Code.PENDING_EVALUATION, "The workload has not been considered yet")
         head = group.head()
-        if group.shape is IN_ORDER and head is not None and head is not record:
+        if group.in_order and head is not None and head is not record:
             return Reason(Code.PENDING_EVALUATION, f"Waits behind {head.workload.key}, as StrictFIFO has it")
         return group.reason
 

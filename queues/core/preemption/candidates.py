@@ -6,15 +6,19 @@ more than their own. It never tests whether evicting them would be enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple, TypeVar
 
-from queues.core.model import FlavorResource, Preemption, PreemptionPolicy
+from queues.core.model import FlavorResource, Preemption, PreemptionPolicy, Timestamp, Uid
 from queues.core.quantities import beyond
 from queues.core.reasons import Preempted
 from queues.core.records import QueueRecord, WorkloadRecord
 from queues.core.tree import Node
+from queues.core.usage_history import NO_USE, Level
+
+Found = TypeVar("Found")
 
 
 class Kind(Enum):
@@ -113,7 +117,7 @@ def find_candidates(need: Need, queue_at: Queues, *, without_borrowing: bool = T
         for found in _in_cohorts(need, queue_at, without_borrowing=without_borrowing):
             (hierarchical if found.kind is Kind.HIERARCHICAL else by_priority).append(found)
     classes = [
-        sorted(one, key=lambda found: rank(found.record, is_own=found.queue is queue))
+        in_turn(one, lambda found: rank(found.record, is_own=found.queue is queue))
         for one in (hierarchical, by_priority, own)
     ]
     ordered = [found for one in classes for found in one if found.record.evicted]
@@ -121,10 +125,42 @@ def find_candidates(need: Need, queue_at: Queues, *, without_borrowing: bool = T
     return Candidates(ordered, any_from_others=bool(hierarchical or by_priority), any_hierarchical=bool(hierarchical))
 
 
-def rank(record: WorkloadRecord, *, is_own: bool) -> tuple[bool, bool, int, float, str]:
+class Rank(NamedTuple):
+    """Ends in the uid, as far as it is compared. `shared` is the queue where `past_use` decides between LocalQueues."""
+
+    is_staying: bool
+    is_own: bool
+    priority: int
+    newest: Timestamp
+    uid: Uid
+    past_use: Level
+    shared: QueueRecord | None
+
+
+def rank(record: WorkloadRecord, *, is_own: bool) -> Rank:
     """Already evicted first, other queues before the own one, low priority, short run, uid."""
     reserved_at = record.admission.reserved_at if record.admission is not None else 0.0
-    return (not record.evicted, is_own, record.priority, -reserved_at, record.uid)
+    level = NO_USE if record.home is None else record.home.level
+    shared = record.holder if record.holder is not None and record.holder.order.by_usage else None
+    return Rank(not record.evicted, is_own, record.priority, -reserved_at, record.uid, level, shared)
+
+
+def in_turn(found: Iterable[Found], rank_of: Callable[[Found], Rank]) -> list[Found]:
+    """By rank; where past use counts in a queue, its turns go to those first whose LocalQueue used most.
+
+    That keeps the order a total one, whatever candidates of other queues stand in between.
+    """
+    ordered = sorted(found, key=rank_of)
+    turns: dict[tuple[QueueRecord, bool], list[int]] = {}
+    for turn, each in enumerate(ordered):
+        ranked = rank_of(each)
+        if ranked.shared is not None:
+            turns.setdefault((ranked.shared, ranked.is_staying), []).append(turn)
+    for mine in turns.values():
+        by_use = sorted((ordered[turn] for turn in mine), key=lambda each: rank_of(each).past_use, reverse=True)
+        for turn, each in zip(mine, by_use, strict=True):
+            ordered[turn] = each
+    return ordered
 
 
 def holders(queue: QueueRecord, short: frozenset[FlavorResource]) -> Iterator[WorkloadRecord]:

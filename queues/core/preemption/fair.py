@@ -7,12 +7,13 @@ one by one, and puts everything back before it returns. It never touches what is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from queues.core.books import Books
 from queues.core.fairness import Share, borrows, share_of
 from queues.core.model import PreemptionPolicy
 from queues.core.policy import FairSharing, FairStrategy
-from queues.core.preemption.candidates import Need, Target, holders, may_evict, rank
+from queues.core.preemption.candidates import Need, Target, holders, in_turn, may_evict, rank
 from queues.core.quantities import fits
 from queues.core.reasons import Preempted
 from queues.core.records import QueueRecord, WorkloadRecord
@@ -53,7 +54,7 @@ def _candidates(need: Need, books: Books) -> dict[Node, list[WorkloadRecord]]:
             policy = policies.reclaim_within_cohort
         records = [record for record in holders(holder, need.short) if may_evict(policy, need.record, record)]
         if records:
-            found[node] = sorted(records, key=lambda record: rank(record, is_own=holder is queue))
+            found[node] = in_turn(records, partial(rank, is_own=holder is queue))
     return found
 
 

@@ -83,9 +83,16 @@ def _check_order(state: State, queue: QueueRecord) -> None:
         assert group.size == len(members) > 0
         assert all(one.group is group and one.queue is queue for one in members)
         assert group.homes == Counter(one.home for one in members)
-        if not group.is_parked:
-            heads.append(members[0])
-    first = min(heads, key=lambda record: record.key, default=None)
+        if queue.order.is_strict or not group.is_parked:
+            heads.append((group.level, members[0].key, members[0], group))
+        if queue.order.by_usage:
+            home = members[0].home
+            assert home is not None
+            assert set(group.homes) == {home}
+            assert group.level == home.level
+    _, _, first, group = min(heads, key=lambda head: head[:2], default=(None, None, None, None))
+    if group is not None and group.is_parked:
+        first = None
     assert queue.order.head() is first
     assert first is None or not queue.is_active or queue in state.waiting.active, f"{queue.name} is not looked at"
 
