@@ -432,6 +432,11 @@ class Town:
             eventually(lambda: self.api.get("LocalQueue", local, name)["status"]["conditions"])
         return name
 
+    def steady(self) -> None:
+        """Waits until reviews are answered, as after a kill."""
+        probe = kueue("ResourceFlavor", "probe", {})
+        eventually(lambda: self.api.create(probe, dry_run=True), seconds=30, message="reviews are answered")
+
     def workloads(self, namespace: str) -> list[dict[str, Any]]:
         return self.api.list("Workload", namespace)
 

@@ -1,0 +1,180 @@
+"""What breaks around Muster, and in it, while gangs run: kills, an API server that restarts, an etcd that stands still.
+
+Whatever happens: nothing is lost, no gate or finalizer is left, no quota is exceeded and nobody is admitted twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.cluster import town as towns
+from tests.cluster.town import FINALIZER, Town, gates, is_true, job, pod
+from tests.controlplane.cluster import ApiError, ControlPlane, eventually
+
+pytestmark = pytest.mark.cluster
+
+CONTROL_PLANE = {"controllers": towns.CONTROLLERS, "scheduler": True, "kwok": True}
+
+
+@pytest.fixture(scope="module")
+def town(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    with towns.town(control_plane, Path(tmp_path_factory.mktemp("muster"))) as one:
+        yield one
+        one.all_razed()
+        assert one.muster.complaints() == []
+
+
+def again_and_again(act: Callable[[], Any]) -> Any:
+    """As a client that keeps trying: whatever is refused for a moment is asked again."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return act()
+        except ApiError as error:
+            if error.status == 409 and "already exists" in error.message:
+                return None
+            if time.monotonic() > deadline:
+                raise
+        except requests.RequestException:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)
+
+
+def gangs(town: Town, teams: list[str], count: int, first: int = 0) -> list[tuple[str, str, str]]:
+    """Creates so many gangs, half of them Jobs and half groups of pods; (form, namespace, name) of each."""
+    made = []
+    for i in range(first, first + count):
+        namespace, name = teams[i % len(teams)], f"gang-{i}"
+        if i % 2:
+            body = job(namespace, name, 2, 2, queue="default", run_for="300ms")
+            again_and_again(lambda body=body: town.api.create(body))
+            made.append(("Job", namespace, name))
+        else:
+            for k in range(2):
+                one = pod(namespace, f"{name}-{k}", 2, queue="default", group=name, total=2, run_for="300ms")
+                again_and_again(lambda one=one: town.api.create(one))
+            made.append(("Group", namespace, name))
+    return made
+
+
+def unfinished(town: Town, made: list[tuple[str, str, str]]) -> list[str]:
+    found = []
+    jobs = {(j["metadata"]["namespace"], j["metadata"]["name"]): j for j in town.api.list("Job")}
+    pods = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for p in town.api.list("Pod")}
+    for form, namespace, name in made:
+        if form == "Job":
+            done = is_true(jobs.get((namespace, name)), "Complete")
+        else:
+            members = [pods.get((namespace, f"{name}-{k}")) for k in range(2)]
+            done = all(p is not None and p["status"].get("phase") == "Succeeded" for p in members)
+        if not done:
+            found.append(f"{form} {namespace}/{name}")
+    return found
+
+
+def is_settled(town: Town, teams: list[str]) -> bool:
+    """Every Workload finished; no gate and no finalizer of Muster's left on a pod that has ended."""
+    for team in teams:
+        for workload in town.workloads(team):
+            assert is_true(workload, "Finished"), workload["metadata"]["name"]
+            assert not workload["metadata"].get("finalizers"), workload["metadata"]
+        for one in town.pods(team):
+            assert not gates(one), one["metadata"]["name"]
+            assert FINALIZER not in one["metadata"].get("finalizers", []), one["metadata"]["name"]
+    return True
+
+
+def assert_in_order(town: Town, teams: list[str], limit: int) -> None:
+    for team in teams:
+        assert town.trails.bound_early(team) == []
+        assert town.trails.admitted_twice(team) == []
+    assert town.trails.over_quota({"all": limit}, dict.fromkeys(teams, "all")) == []
+
+
+@contextlib.contextmanager
+def meanwhile(act: Callable[[random.Random], None]) -> Iterator[None]:
+    """Does something again and again until the block ends."""
+    over = threading.Event()
+    dice = random.Random(7)
+
+    def repeat() -> None:
+        while not over.is_set():
+            act(dice)
+
+    worker = threading.Thread(target=repeat)
+    worker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        worker.join()
+
+
+def test_kills_of_the_controller_at_any_moment_lose_nothing(town: Town) -> None:
+    teams = [town.team(8, cohort="killed"), town.team(8, cohort="killed")]
+
+    def kill(dice: random.Random) -> None:
+        time.sleep(dice.uniform(0.3, 4))
+        town.muster.kill("controller")
+
+    with meanwhile(kill):
+        made = gangs(town, teams, 100)
+        time.sleep(15)
+    eventually(lambda: unfinished(town, made) == [], seconds=120, message="all gangs finish")
+    eventually(lambda: is_settled(town, teams), seconds=30)
+    assert_in_order(town, teams, 16)
+    town.raze(*teams)
+
+
+def test_kills_of_the_webhook_let_nothing_through_ungated(town: Town) -> None:
+    teams = [town.team(16)]
+
+    def kill(dice: random.Random) -> None:
+        time.sleep(dice.uniform(3, 6))
+        town.muster.kill("webhook")
+
+    made = []
+    with meanwhile(kill):
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            made += gangs(town, teams, 2, first=len(made))
+    assert len(made) > 10
+    town.steady()
+    assert all(
+        "kueue.x-k8s.io/admission" in gates(t.first)
+        for t in town.trails.of("Pod", teams[0])
+        if "-" in t.name and not t.first["metadata"].get("ownerReferences")
+    )
+    eventually(lambda: unfinished(town, made) == [], seconds=60, message="all gangs finish")
+    eventually(lambda: is_settled(town, teams), seconds=30)
+    assert_in_order(town, teams, 16)
+    town.raze(*teams)
+
+
+def test_an_api_server_that_restarts_and_an_etcd_that_stands_still_lose_nothing(town: Town) -> None:
+    teams = [town.team(8, cohort="unsteady"), town.team(8, cohort="unsteady")]
+    made: list[tuple[str, str, str]] = []
+    worker = threading.Thread(target=lambda: made.extend(gangs(town, teams, 40)))
+    worker.start()
+    time.sleep(2)
+    town.plane.restart("kube-apiserver")
+    time.sleep(3)
+    town.plane.kill("etcd", signal.SIGSTOP, wait=False)
+    time.sleep(5)
+    town.plane.kill("etcd", signal.SIGCONT, wait=False)
+    worker.join()
+    eventually(lambda: unfinished(town, made) == [], seconds=120, message="all gangs finish")
+    eventually(lambda: is_settled(town, teams), seconds=30)
+    assert_in_order(town, teams, 16)
+    town.raze(*teams)
