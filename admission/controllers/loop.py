@@ -165,7 +165,7 @@ class Controller:
         # 6. the writes that say so.
         if self._is_to_decide(now):
             self._decide(now)
-        elif self._sweep.doubts() and self._decides:
+        elif self._sweep.doubts():
             self._doubt(now)
         # 7. Queues say what changed, and what is no longer used may go.
         desk.queues(now)
@@ -187,6 +187,9 @@ class Controller:
 
     def _doubt(self, now: float) -> None:
         """Everybody who waits is judged anew, though nothing has happened. Whoever can start now was forgotten."""
+        self.metrics.swept_through()
+        if not self._decides:
+            return
         self._cluster.state.look_again()
         plan = decide(self._cluster.state, now, self._policy)
         for decision in plan:

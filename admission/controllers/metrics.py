@@ -54,6 +54,7 @@ class Metrics:
         self._sweep_found = made.counter(
             "muster_sweep_found_total", "What only the slow sweep found to be out of date", "kind"
         )
+        self._sweeps = made.counter("muster_sweeps_total", "Slow looks at everything that came to their end")
         self._writes = made.counter(
             "muster_writes_total", "Calls that write, by their result", "verb", "kind", "result"
         )
@@ -78,6 +79,9 @@ class Metrics:
 
     def swept(self, kind: str) -> None:
         self._sweep_found.inc(kind)
+
+    def swept_through(self) -> None:
+        self._sweeps.inc()
 
     def turn(self, seconds: float) -> None:
         self._turn_seconds.observe(seconds)
