@@ -230,6 +230,10 @@ class Desk:
                 if is_busy or not self._errands.may_look(token, now):
                     self._deferred[uid] = decision
                     return
+                if isinstance(decision, Evict):
+                    # An admission that was just written is told first. Otherwise the Workload could wait again, as when
+                    # the core last heard of it, and the core would count its quota as held for ever.
+                    self._tell(workload, now)
                 after, effects = self._written(workload, decision, now)
                 if after is None:
                     self._cluster.apply(events.WriteRefused(uid))
@@ -258,6 +262,9 @@ class Desk:
             case Evict():
                 if not conditions.holds_quota(workload) or conditions.is_finished(workload):
                     return None, ()
+                # An eviction that waited for the write of the admission comes before the core was told of that one.
+                # Untold, what follows the eviction would look like what the core knows, and it would never let go.
+                self._cluster.tell(workload)
                 preemptor = self._cluster.tables.workloads.by_uid(decision.preemptor)
                 self._metrics.workloads.preemption(decision.preemptor_queue, decision.reason.value)
                 after = decisions.preempt(workload, decision, self._cluster.ownership(workload), now)
