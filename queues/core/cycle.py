@@ -93,13 +93,17 @@ class _Cycle:
     def nominate(self, heads: list[WorkloadRecord]) -> list[Entry]:
         self._changed.clear()
         self._nodes_changed = False
-        entries = []
-        # Those who wait for victims first: where that has become hopeless, nobody else is to be kept back by it.
-        for record in sorted(heads, key=lambda record: record.claim is None):
+        entries: list[Entry] = []
+        # Those who wait for victims first: where that has become hopeless, nobody is to be kept back by it any more.
+        ordered = sorted(heads, key=lambda record: record.claim is None)
+        while len(entries) < len(ordered):
+            record = ordered[len(entries)]
             entry = self._nominate(record)
-            if not entry.goes_on_waiting and not entry.fits_now:
+            if record.claim is not None and not entry.goes_on_waiting and not entry.fits_now:
                 self._give_up_claim(record)
-            entries.append(entry)
+                entries.clear()
+            else:
+                entries.append(entry)
         return entries
 
     def _nominate(self, record: WorkloadRecord) -> Entry:
