@@ -149,22 +149,21 @@ class History:
         again = self.cluster.decide()
         assert not [d for d in again if isinstance(d, Admit | Evict)], "the first decide was not done"
 
-    def check_plan(self, world: World, claims: dict[str, Holder], plan: Plan) -> None:
+    def check_plan(self, world: World, before: dict[str, Holder], plan: Plan) -> None:
         """Each decision was right when it was taken, on top of those before it."""
         cluster = self.cluster
-        claimed = claims_of(cluster.state)
-        # Those who wait for what others' victims give back have evicted nobody.
+        after = claims_of(cluster.state)
         preemptors = {d.preemptor for d in plan if isinstance(d, Evict)}
-        claims = claims | {uid: claim for uid, claim in claimed.items() if uid not in preemptors}
-        started: set[str] = set()
         assert not preemptors & {d.uid for d in plan if isinstance(d, Admit)}, "evicted others for nothing"
+        claims = {uid: after[uid] for uid in before if uid in after and uid not in preemptors}
+        # Claims that were given up during the plan, or made without evicting anybody: who knows when.
+        given_up = [claim for uid, claim in before.items() if uid not in claims and uid not in preemptors]
+        made = [claim for uid, claim in after.items() if uid not in before and uid not in preemptors]
         for preemptor, decisions in groupby(plan, lambda d: d.preemptor if isinstance(d, Evict) else None):
             if preemptor is not None:
-                evicts = list(decisions)
-                own = {h.uid for h in world.holders if h.queue == cluster.workloads[preemptor].queue.name}
-                assert not started & own & {evict.uid for evict in evicts}, "started before its turn, to be evicted"
-                world = self.check_evictions(world, claims, claimed[preemptor], evicts)
-                claims = {**claims, preemptor: claimed[preemptor]}
+                others = [[*claims.values(), *some, *more] for some in ([], given_up) for more in ([], made)]
+                world = self.check_evictions(world, others, after[preemptor], list(decisions))
+                claims[preemptor] = after[preemptor]
                 continue
             for decision in decisions:
                 if isinstance(decision, Admit):
@@ -174,10 +173,8 @@ class History:
                     assert all(h.uid != holder.uid for h in world.holders), "it holds quota already"
                     assert fits(world, holder.queue, dict(holder.usage), allow_borrowing=True), "more than there is"
                     world = replace(world, holders=(*world.holders, holder))
-                    claims = {uid: claim for uid, claim in claims.items() if uid != holder.uid}
-                    started.add(holder.uid)
 
-    def check_evictions(self, world: World, claims: dict[str, Holder], claim: Holder, evicts: list[Evict]) -> World:
+    def check_evictions(self, world: World, others: list[list[Holder]], claim: Holder, evicts: list[Evict]) -> World:
         """With the victims gone the preemptor fits; if only one of them stayed, it would not."""
         victims = {evict.uid: evict.preemptor for evict in evicts}
         for victim, preemptor in victims.items():
@@ -185,25 +182,20 @@ class History:
             assert (victim, preemptor) not in self.evictions, "they evict each other"
             self.evictions.add((preemptor, victim))
         going = [h for h in world.holders if h.uid in victims]
-        others = [other for uid, other in claims.items() if uid not in victims.values()]
         staying = [h for h in world.holders if not h.evicted and h.uid not in victims]
         # Nobody counts on what leaves for other reasons than a preemption that is still wanted.
         unsure = [h for h in world.holders if h.evicted and self.cluster.state.workloads[h.uid].claimed_by is None]
-        requests = dict(claim.usage)
-        assert fits(replace(world, holders=(*staying, *others)), claim.queue, requests, allow_borrowing=True), (
-            "evicted for nothing"
-        )
+
+        def fits_beside(*holders: Holder, borrowing: bool) -> bool:
+            return fits(replace(world, holders=holders), claim.queue, dict(claim.usage), borrowing)
+
+        bases = [[*staying, *some, *other] for some in ([], unsure) for other in others]
+        assert any(fits_beside(*base, borrowing=True) for base in bases), "evicted for nothing"
         assert any(
-            fits(left, claim.queue, requests, borrowing)
-            and not any(
-                fits(replace(left, holders=(*left.holders, holder)), claim.queue, requests, borrowing)
-                for holder in going
-            )
+            fits_beside(*base, borrowing=borrowing)
+            and not any(fits_beside(*base, holder, borrowing=borrowing) for holder in going)
+            for base in bases
             for borrowing in (True, False)
-            for left in (
-                replace(world, holders=(*staying, *others)),
-                replace(world, holders=(*staying, *unsure, *others)),
-            )
         ), f"one of {sorted(victims)} could have stayed"
         gone = [replace(h, evicted=True) for h in going]
         return replace(world, holders=(*[h for h in world.holders if h.uid not in victims], *gone))
