@@ -1,0 +1,125 @@
+"""Decisions on their way out, and what the core knows while they are: the order in which it is told decides."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import msgspec
+import pytest
+
+from admission.api import kueue
+from admission.api.meta import ObjectMeta
+from admission.controllers import decisions
+from admission.controllers.act import Errand, Fate, Report, Written, touched
+from admission.controllers.cluster import Cluster
+from admission.controllers.desk import Desk
+from admission.controllers.errands import Errands
+from admission.controllers.inbox import Observed
+from admission.controllers.metrics import Metrics
+from admission.controllers.reporting import Reporting
+from admission.controllers.rules import Ownership
+from admission.controllers.wakes import Wakes
+from admission.jobs.registry import adapters
+from admission.kube.informers import Upserted
+from queues.core.cycle import decide
+from queues.core.plan import Admit, Evict
+from queues.core.policy import Policy
+from tests.unit.controllers.builders import NOW, cluster_queue, local_queue, settings, workload
+
+FLAVOR = kueue.ResourceFlavor(metadata=ObjectMeta(name="default", uid="uid-default", resource_version="1"))
+
+
+class Outbox:
+    """Errands that were started and whose end the test chooses."""
+
+    is_crowded = False
+
+    def __init__(self) -> None:
+        self.errands: list[Errand] = []
+
+    def is_busy(self, *keys: Hashable) -> bool:
+        return any(key in touched(errand) for errand in self.errands for key in keys)
+
+    def start(self, errand: Errand) -> None:
+        self.errands.append(errand)
+
+    def settle(self, errand: Errand) -> None:
+        self.errands.remove(errand)
+
+
+class Office:
+    """A desk with its cluster: a queue of 2 cpu in which the higher priority preempts."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(settings(), adapters(settings()), lambda: NOW)
+        self.outbox, wakes, metrics = Outbox(), Wakes(), Metrics(settings())
+        self.desk = Desk(
+            self.cluster,
+            Errands(self.outbox, wakes),  # type: ignore[arg-type]  # what it needs of an actor
+            wakes,
+            Reporting(self.cluster, metrics, None),
+            metrics,
+            self.outbox,  # type: ignore[arg-type]
+        )
+        queue = cluster_queue(
+            nominal="2", preemption=kueue.ClusterQueuePreemption(within_cluster_queue="LowerPriority")
+        )
+        self.see(FLAVOR, queue, local_queue())
+
+    def see(self, *objects: object) -> None:
+        for obj in objects:
+            self.cluster.take(Observed(obj.kind, Upserted(obj)))  # type: ignore[attr-defined]
+
+    def turn(self) -> None:
+        self.desk.workloads(NOW)
+        self.desk.carry_out(decide(self.cluster.state, NOW, Policy()), NOW)
+
+    def written(self, errand: Errand, after: kueue.Workload) -> None:
+        """The write has succeeded: first comes the object, then the end."""
+        self.cluster.take(Written("Workload", after))
+        self.desk.take(Report(errand, Fate.DONE), NOW)
+
+    def told(self) -> None:
+        """Reasons that were being written are."""
+        for errand in [each for each in self.outbox.errands if each.purpose is None]:
+            self.desk.take(Report(errand, Fate.DONE), NOW)
+
+    def errand_of(self, kind: type[Admit | Evict]) -> Errand:
+        (found,) = [errand for errand in self.outbox.errands if isinstance(errand.purpose, kind)]
+        return found
+
+    def decisions(self) -> list[str]:
+        purposes = [each.purpose for each in self.outbox.errands]
+        return [f"{type(each).__name__} {each.uid}" for each in purposes if isinstance(each, Admit | Evict)]
+
+
+def next_version(before: kueue.Workload, after: kueue.Workload) -> kueue.Workload:
+    version = str(int(before.metadata.resource_version) + 1)
+    return msgspec.structs.replace(after, metadata=msgspec.structs.replace(after.metadata, resource_version=version))
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+def test_what_is_evicted_as_soon_as_it_is_admitted_waits_again(office: Office) -> None:
+    """The eviction is decided while the admission is being written, and carried out right after it."""
+    low = workload("low").obj
+    office.see(low)
+    office.turn()
+    admission = office.errand_of(Admit)
+    office.see(workload("high").spec(priority=5).obj)
+    office.turn()
+    office.told()
+    assert office.decisions() == ["Admit uid-low"], "one write at a time"
+
+    assert isinstance(admission.purpose, Admit)
+    admitted = next_version(low, decisions.admit(low, admission.purpose, NOW))
+    office.written(admission, admitted)
+    eviction = office.errand_of(Evict)
+    assert isinstance(eviction.purpose, Evict)
+    released = next_version(admitted, decisions.preempt(admitted, eviction.purpose, Ownership.NONE, NOW))
+    office.written(eviction, released)
+    office.turn()
+    assert office.decisions() == ["Admit uid-high"]
