@@ -15,6 +15,7 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 V1BETA1: Final = "v1beta1"
 V1BETA1_API_VERSION: Final = f"{GROUP}/{V1BETA1}"
 VISIBILITY_GROUP: Final = "visibility.kueue.x-k8s.io"
+INSPECTION_GROUP: Final = "inspection.muster.dev"
 
 # ------------------------------------------------------------------ on jobs and pods, set by their users
 

@@ -1,7 +1,8 @@
 """Says of one workload why it waits, or what it was given: its conditions, its place in the queue, its latest events.
 
-Read with the rights of the one who asks, from the API server alone; places in the queue come from the visibility API
-and are left out where that is not there. It decides nothing: the reasons are those that the controller wrote.
+Read with the rights of the one who asks, from the API server alone; its place in the queue, who stands before it and
+what would help come from the inspection API, or the place alone from the visibility API, where these are installed. It
+decides nothing: the reasons are those that the controller wrote.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from admission.api.kueue import Workload
 from admission.api.meta import find_condition, is_true
 from admission.commands.faults import Fault, told
 from admission.commands.queues import console
+from admission.commands.surroundings import dev_inspection
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from admission.kube.client import Client
 
 _EVENTS_SHOWN = 10
+_AHEAD_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Explanation:
     message: str
     position_in_cluster_queue: int | None = None
     position_in_local_queue: int | None = None
+    remedy: str = ""
+    ahead: tuple[str, ...] = ()
     requeue_at: str = ""
     pod_sets: tuple[PodSetView, ...] = ()
     checks: dict[str, str] = field(default_factory=dict)
@@ -161,10 +166,45 @@ async def _read(kubeconfig: str | None, namespace: str, name: str) -> Explanatio
             uid = f"involvedObject.uid={workload.metadata.uid}"
             events = (await client.list(EVENTS, namespace, field_selector=uid)).items
         found = explanation(workload, cluster_queue, events)
-        return await _with_positions(client, found) if found.state == "Pending" and found.queue else found
+        if found.state != "Pending" or not found.queue:
+            return found
+        return await _with_inspection(client, found) or await _with_positions(client, found) or found
 
 
-async def _with_positions(client: Client, found: Explanation) -> Explanation:
+async def _with_inspection(client: Client, found: Explanation) -> Explanation | None:
+    """What the inspection API adds; None where it is not installed, or does not know of the workload yet."""
+    from admission.kube.errors import ApiError
+
+    path = f"/apis/{names.INSPECTION_GROUP}/v1/workloads/{found.namespace}/{found.name}"
+    try:
+        answer: dict[str, Any] = msgspec.json.decode(await client.raw("GET", path))
+    except ApiError:
+        return None
+    return inspected(found, answer)
+
+
+def inspected(found: Explanation, answer: dict[str, Any]) -> Explanation | None:
+    """The explanation with what the inspection API says of the same workload."""
+    place = answer.get("position")
+    if place is None:
+        return None
+    return replace(
+        found,
+        position_in_cluster_queue=place["inClusterQueue"],
+        position_in_local_queue=place["inLocalQueue"],
+        remedy=(answer.get("reason") or {}).get("remedy") or "",
+        ahead=tuple(_named(each) for each in answer.get("ahead") or ()),
+    )
+
+
+def _named(ahead: dict[str, Any]) -> str:
+    """One that stands before it; of those in other namespaces only the size may be known."""
+    name = f"{ahead['namespace']}/{ahead['name']}" if ahead.get("name") else f"a workload of {ahead['pods']} pods"
+    return f"{name} (priority {ahead['priority']})"
+
+
+async def _with_positions(client: Client, found: Explanation) -> Explanation | None:
+    """Its place as the visibility API has it; None where that is not installed."""
     from admission.kube.errors import ApiError
 
     path = (
@@ -174,7 +214,7 @@ async def _with_positions(client: Client, found: Explanation) -> Explanation:
     try:
         answer: dict[str, Any] = msgspec.json.decode(await client.raw("GET", path, query={"limit": "100000"}))
     except ApiError:
-        return found
+        return None
     for item in answer.get("items") or []:
         if item["metadata"]["name"] == found.name:
             return replace(
@@ -182,7 +222,7 @@ async def _with_positions(client: Client, found: Explanation) -> Explanation:
                 position_in_cluster_queue=item["positionInClusterQueue"],
                 position_in_local_queue=item["positionInLocalQueue"],
             )
-    return found
+    return None
 
 
 def page(found: Explanation) -> RenderableType:
@@ -204,6 +244,8 @@ def page(found: Explanation) -> RenderableType:
         "State": found.state,
         "Why": f"{found.reason}: {found.message}",
         "Ahead in queue": "" if found.position_in_cluster_queue is None else str(found.position_in_cluster_queue),
+        "Would help": found.remedy,
+        "Before it": ", ".join(found.ahead[:_AHEAD_SHOWN]),
         "Tried again at": found.requeue_at,
         "Checks": ", ".join(f"{name} {state}" for name, state in found.checks.items()),
         "Evicted": ", ".join(f"{reason} {count}x" for reason, count in found.evictions.items()),
@@ -228,5 +270,9 @@ def run(kubeconfig: str | None, workload: str, output: str) -> None:
         found = asyncio.run(_read(kubeconfig, namespace, name))
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(asdict(found))).decode())
-        return
-    console().print(page(found))
+    else:
+        console().print(page(found))
+    if found.state == "Pending" and found.queue and found.position_in_cluster_queue is None:
+        where = dev_inspection()
+        hint = f"; the muster dev of this machine shows it at {where}" if where else ""
+        click.echo(f"muster: its place in the queue is not served through this API server{hint}", err=True)

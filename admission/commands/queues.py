@@ -1,7 +1,7 @@
 """Shows the ClusterQueues as the cluster's objects have them: quota, use, what is borrowed, and who waits for what.
 
 Read with the rights of the one who asks, from the API server alone, so it works from anywhere and while Muster is down.
-It changes nothing.
+How long somebody waits comes from the inspection API where that is installed. It changes nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import asyncio
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -24,6 +25,8 @@ from admission.commands.faults import told
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from admission.kube.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,10 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """`waiting` counts the pending workloads by the reason that they were given."""
+    """`waiting` counts the pending workloads by the reason that they were given.
+
+    `longest_wait_seconds` is None where the inspection API does not say it.
+    """
 
     name: str
     cohort: str
@@ -52,6 +58,7 @@ class QueueView:
     quotas: tuple[Quota, ...] = ()
     waiting: dict[str, int] = field(default_factory=dict)
     local_queues: tuple[str, ...] = ()
+    longest_wait_seconds: int | None = None
 
 
 def views(
@@ -130,6 +137,8 @@ def table(found: list[QueueView]) -> Table:
     shown.add_column("Waiting for")
     for view in found:
         waiting = ", ".join(f"{reason} {count}" for reason, count in view.waiting.items())
+        if view.longest_wait_seconds is not None and waiting:
+            waiting += f" (longest {timedelta(seconds=view.longest_wait_seconds)})"
         if not view.active:
             waiting = view.message
         rows: list[Quota | None] = [*view.quotas] or [None]
@@ -155,7 +164,26 @@ async def _read(kubeconfig: str | None) -> list[QueueView]:
         queues, local_queues, workloads = await asyncio.gather(
             client.list(CLUSTER_QUEUES), client.list(LOCAL_QUEUES), client.list(WORKLOADS)
         )
-    return views(queues.items, local_queues.items, workloads.items)
+        found = views(queues.items, local_queues.items, workloads.items)
+        return with_waits(found, await _inspected(client))
+
+
+async def _inspected(client: Client) -> dict[str, Any]:
+    """What the inspection API says of the queues; nothing where it is not installed, or not for this user."""
+    from admission.kube.errors import ApiError
+
+    try:
+        answer = await client.raw("GET", f"/apis/{names.INSPECTION_GROUP}/v1/queues")
+    except ApiError:
+        return {}
+    decoded: dict[str, Any] = msgspec.json.decode(answer)
+    return decoded
+
+
+def with_waits(found: list[QueueView], answer: dict[str, Any]) -> list[QueueView]:
+    """The views with the longest wait in each queue."""
+    waits = {each["name"]: each.get("longestWaitSeconds") for each in answer.get("items") or ()}
+    return [replace(view, longest_wait_seconds=waits.get(view.name)) for view in found]
 
 
 def console() -> Console:

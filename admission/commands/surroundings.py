@@ -10,7 +10,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from admission.settings import Settings
+from admission.settings import Settings, SettingsError, load
 
 #: The environment variable with the name under which the controller holds the Lease, where it is to be a certain one.
 IDENTITY: Final = "MUSTER_IDENTITY"
@@ -31,6 +31,16 @@ def oldest_tls(settings: Settings) -> ssl.TLSVersion:
     """The oldest version that is spoken: `tls.minVersion`."""
     newest_only = settings.tls is not None and settings.tls.min_version == "VersionTLS13"
     return ssl.TLSVersion.TLSv1_3 if newest_only else ssl.TLSVersion.TLSv1_2
+
+
+def dev_inspection() -> str:
+    """The address of the inspection of a `muster dev` that was run with its default folder; empty without one."""
+    try:
+        settings = load(state_folder(Settings()) / "dev" / "settings.yaml")
+    except SettingsError:
+        return ""
+    inspection = settings.muster.inspection
+    return f"https://{inspection.bind_address}:{inspection.bind_port}" if inspection.enabled else ""
 
 
 def journal_url(settings: Settings) -> str:

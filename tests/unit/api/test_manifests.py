@@ -66,10 +66,19 @@ def test_services_reach_the_pods() -> None:
         assert spec["selector"] == labels
         assert {port["targetPort"] for port in spec["ports"]} <= set(PORTS)
     assert services[SETTINGS.internal_cert_management.webhook_service_name]["ports"][0]["port"] == 443
-    for version in ("v1beta1", "v1beta2"):
-        spec = one("apiservice.yaml", "APIService", f"{version}.visibility.kueue.x-k8s.io")["spec"]
+    for name in ("v1beta1.visibility.kueue.x-k8s.io", "v1beta2.visibility.kueue.x-k8s.io", "v1.inspection.muster.dev"):
+        spec = one("apiservice.yaml", "APIService", name)["spec"]
+        assert f"{spec['version']}.{spec['group']}" == name
         assert spec["service"]["name"] in services
         assert spec["service"]["namespace"] == SETTINGS.namespace
+
+
+def test_everyone_may_ask_the_inspection_api() -> None:
+    (rule,) = one("rbac-people.yaml", "ClusterRole", "muster-inspection-caller")["rules"]
+    assert (rule["apiGroups"], set(rule["verbs"])) == (["inspection.muster.dev"], {"get", "list"})
+    binding = one("rbac-people.yaml", "ClusterRoleBinding", "muster-inspection-caller")
+    assert binding["roleRef"]["name"] == "muster-inspection-caller"
+    assert [subject["name"] for subject in binding["subjects"]] == ["system:authenticated"]
 
 
 def test_rights_are_for_what_the_settings_name() -> None:

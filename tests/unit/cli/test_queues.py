@@ -98,6 +98,33 @@ def test_the_table_says_why_a_queue_is_not_active() -> None:
     assert text.index(" b ") < text.index(" cq ")
 
 
+def test_the_inspection_api_adds_how_long_somebody_waits() -> None:
+    waiting = [workload("w", WAITS)]
+    found = queues.views([cluster_queue("cq")], [local_queue("lq", "cq")], waiting)
+    assert "longest" not in shown(queues.table(queues.with_waits(found, {})))
+    told = queues.with_waits(found, {"items": [{"name": "cq", "longestWaitSeconds": 3700}]})
+    assert "WaitingForQuota 1 (longest 1:01:40)" in shown(queues.table(told))
+
+
+def test_the_inspection_api_adds_the_place_and_what_would_help() -> None:
+    found = explain.explanation(workload("w", WAITS), "cq")
+    answer = {
+        "position": {"inClusterQueue": 2, "inLocalQueue": 0},
+        "reason": {"remedy": "3 more cpu"},
+        "ahead": [
+            {"namespace": "team", "name": "first", "priority": 5, "pods": 8},
+            {"namespace": None, "name": None, "priority": 0, "pods": 4},
+        ],
+    }
+    told = explain.inspected(found, answer)
+    assert told is not None
+    assert (told.position_in_cluster_queue, told.position_in_local_queue) == (2, 0)
+    text = shown(explain.page(told))
+    assert "3 more cpu" in text
+    assert "team/first (priority 5), a workload of 4 pods (priority 0)" in text
+    assert explain.inspected(found, {"position": None}) is None
+
+
 def test_a_pending_workload_says_why() -> None:
     event = Event(reason="Pending", message="no", last_timestamp="2026-01-01T00:00:00Z")
     found = explain.explanation(workload("w", WAITS, owner="train"), "cq", [event])
