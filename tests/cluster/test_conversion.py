@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,8 +25,9 @@ from admission.webhook.configuration import ByUrl
 from admission.webhook.conversion_publishing import publish_conversion
 from tests.cluster import controller_rig as rig
 from tests.cluster.test_cli_dev import ROOT, SETTINGS, Dev
+from tests.cluster.test_rights import ACCOUNT, GROUPS
 from tests.cluster.webhook_process import WebhookProcess, serving
-from tests.controlplane.cluster import KINDS, Api, ApiError, ControlPlane
+from tests.controlplane.cluster import KINDS, Api, ApiError, ControlPlane, free_port
 from tests.controlplane.cluster import control_plane as another_plane
 from tests.controlplane.cluster import eventually as soon
 
@@ -512,9 +514,13 @@ def test_a_kustomization_of_ones_own_takes_the_component(control_plane: ControlP
     assert "Deployment" in {each["kind"] for each in rendered}
 
 
+def asking_at(plane: ControlPlane, plural: str) -> Object:
+    crd = plane.api.get("CustomResourceDefinition", f"{plural}.kueue.x-k8s.io")
+    return crd["spec"]["conversion"]["webhook"]["clientConfig"]
+
+
 def authority(plane: ControlPlane) -> str:
-    crd = plane.api.get("CustomResourceDefinition", "workloads.kueue.x-k8s.io")
-    return crd["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
+    return asking_at(plane, "workloads")["caBundle"]
 
 
 def is_served(api: Api) -> bool:
@@ -597,3 +603,33 @@ def test_what_was_stored_as_v1beta1_is_read_and_stored_anew(dev: Dev) -> None:
     eventually(lambda: not is_served(api), message="v1beta1 is gone")
     assert eventually(lambda: new(api, "ClusterQueue", "q"))["spec"] == stored
     assert new(api, "Workload", "w")["spec"] == workload["spec"]
+
+
+def test_muster_in_the_cluster_puts_its_authority_into_the_crds(tmp_path: Path) -> None:
+    """With the rights of its service account: those of the overlay beside its own."""
+    with another_plane(users={ACCOUNT: GROUPS}) as plane:
+        for folder in (webhook_config(), OVERLAY):
+            rendered = yaml.safe_load_all(plane.kubectl("kustomize", str(folder)).stdout)
+            # There is no Service network here, so nothing of what calls the webhook.
+            kept = [each for each in rendered if not each["kind"].endswith(("WebhookConfiguration", "APIService"))]
+            (tmp_path / "manifests.yaml").write_text(yaml.safe_dump_all(kept))
+            plane.kubectl("apply", "--server-side", "-f", str(tmp_path / "manifests.yaml"))
+        settings = yaml.safe_load((webhook_config() / "configuration.yaml").read_text())
+        settings["webhook"] = {"port": free_port(), "host": "127.0.0.1", "certDir": str(tmp_path / "certificates")}
+        settings["muster"] = {"serveV1beta1": True, "stateDir": str(tmp_path)}
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(settings))
+        options = ["--kubeconfig", plane.kubeconfig_of(ACCOUNT), "--config", str(tmp_path / "config.yaml")]
+        with (tmp_path / "log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "admission.cli", "webhook", *options], stdout=log, stderr=log
+            )
+        try:
+            eventually(lambda: authority(plane), message=f"the authority is in the last CRD; see {tmp_path}/log")
+            secret = plane.api.get("Secret", "kueue-webhook-server-cert", "muster-system")["data"]
+            for plural in v1beta1.CONVERTED:
+                asked = asking_at(plane, plural)
+                assert asked == {"service": v1beta1_crds.SERVICE, "caBundle": secret["ca.crt"]}, plural
+        finally:
+            process.terminate()
+            process.wait(20)
+        assert "forbidden" not in (tmp_path / "log").read_text().lower()
