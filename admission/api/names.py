@@ -262,6 +262,10 @@ EVENT_ADMISSION_GATED: Final = "AdmissionGated"
 EVENT_ADMISSION_GATE_CLEARED: Final = "AdmissionGateCleared"
 EVENT_OWNER_REFERENCES_ADDED: Final = "OwnerReferencesAdded"
 
+# ------------------------------------------------------------------ admission modes of ClusterQueues
+
+USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"
+
 # ------------------------------------------------------------------ Events on jobs and pods
 
 EVENT_STARTED: Final = "Started"

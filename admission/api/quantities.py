@@ -62,6 +62,17 @@ def amount(resource: str, text: str | float) -> int:
     return -magnitude if value < 0 else magnitude
 
 
+def parts(resource: str, text: str | float) -> Fraction:
+    """The same unrounded: an average need not be whole."""
+    return parse(text) * 1000 if resource == CPU else parse(text)
+
+
+def format_parts(resource: str, counted: Fraction) -> str:
+    """The canonical text of an amount that need not be whole, down to the billionth of a unit, rounded down."""
+    billionths = counted * 10**9 / (1000 if resource == CPU else 1)
+    return _decimal(billionths.numerator // billionths.denominator, -9)
+
+
 def format_amount(resource: str, counted: int) -> str:
     """The canonical text of a counted amount, as the API server would print it."""
     if resource == CPU:

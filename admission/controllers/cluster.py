@@ -210,6 +210,9 @@ class Cluster:
             self.apply(events.LocalQueueGone(model.ObjectKey(*key)))
         else:
             self.apply(events.LocalQueueChanged(observe.local_queue(change.after)))
+            past = observe.past_use(change.after) if change.before is None else None
+            if past is not None:
+                self.apply(past)
         self.dirty.local_queues[key] = None
         for each in (change.before, change.after):
             if each is not None:

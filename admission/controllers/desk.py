@@ -303,7 +303,7 @@ class Desk:
         dirty.cluster_queues, dirty.local_queues = {}, {}
         tokens = [OfStatus("ClusterQueue", Key("", name)) for name in names]
         tokens += [OfStatus("LocalQueue", key) for key in keys]
-        tokens += [OfStatus("Cohort", Key("", name)) for name in self._cohorts_told(names)]
+        tokens += [OfStatus("Cohort", Key("", name)) for name in self._cohorts_told(names, changed.cohorts)]
         every = self._status_every * (_CROWDED if self._actor.is_crowded else 1.0)
         for token in tokens:
             due = self._status_written.get(token, 0.0) + every
@@ -312,10 +312,11 @@ class Desk:
             else:
                 self._write_status(token, now)
 
-    def _cohorts_told(self, queues: Iterable[str]) -> Iterable[str]:
+    def _cohorts_told(self, queues: Iterable[str], cohorts: Iterable[str]) -> Iterable[str]:
         """The cohorts whose status may be another: those that changed, and with shares those above changed queues."""
         dirty, self._cluster.dirty.cohorts = self._cluster.dirty.cohorts, {}
         if self._cluster.settings.fair_sharing is not None:
+            dirty.update(dict.fromkeys(cohorts))
             for name in queues:
                 dirty.update(dict.fromkeys(self._cluster.state.cohorts_above(model.ClusterQueueName(name))))
         return dirty

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
+from admission.api.quantities import parse
 from admission.controllers.act import Actor
 from admission.controllers.cluster import Cluster
 from admission.controllers.desk import Desk
@@ -39,8 +40,9 @@ from admission.kube.client import Client
 from admission.settings import Settings
 from admission.settings.configuration import QuotaCheckStrategy
 from queues.core.cycle import decide
+from queues.core.model import ResourceName
 from queues.core.plan import Hold
-from queues.core.policy import FairSharing, FairStrategy, Policy, QuotaCheck
+from queues.core.policy import AdmissionFairSharing, FairSharing, FairStrategy, Policy, QuotaCheck
 
 log = logging.getLogger(__name__)
 
@@ -247,6 +249,7 @@ def policy(settings: Settings) -> Policy:
         partial_admission=settings.gate("PartialAdmission"),
         block_admission_until_pods_ready=waiting is not None and waiting.block_admission,
         fair_sharing=_fair_sharing(settings),
+        admission_fair_sharing=_admission_fair_sharing(settings),
     )
 
 
@@ -258,6 +261,20 @@ def _fair_sharing(settings: Settings) -> FairSharing | None:
         strategies=tuple(FairStrategy(strategy.value) for strategy in sharing.preemption_strategies),
         prioritize_non_borrowing=settings.gate("FairSharingPrioritizeNonBorrowing"),
         preempt_within_nominal=settings.gate("FairSharingPreemptWithinNominal"),
+    )
+
+
+def _admission_fair_sharing(settings: Settings) -> AdmissionFairSharing | None:
+    usage = settings.admission_fair_sharing
+    if usage is None:
+        return None
+    return AdmissionFairSharing(
+        half_life=usage.usage_half_life_time,
+        sampling_interval=usage.usage_sampling_interval,
+        resource_weights=tuple(
+            (ResourceName(name), parse(weight)) for name, weight in sorted(usage.resource_weights.items())
+        ),
+        across_cohorts=settings.muster.admission_fair_sharing.across_cohorts,
     )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from fractions import Fraction
 from typing import TypeVar
 
 from admission.api import core, kueue, names
-from admission.api.meta import LabelSelector, is_true
-from admission.api.quantities import QuantityError, amount, parse
-from queues.core import model
+from admission.api.meta import LabelSelector, epoch, is_true
+from admission.api.quantities import QuantityError, amount, parse, parts
+from queues.core import events, model
 
 E = TypeVar("E", bound=Enum)
 
@@ -49,6 +50,7 @@ def cluster_queue(obj: kueue.ClusterQueue) -> model.ClusterQueue:
         ),
         stop_policy=stop_policy(spec.stop_policy),
         fair_weight=fair_weight(spec.fair_sharing),
+        usage_based=spec.admission_scope is not None and spec.admission_scope.admission_mode == names.USAGE_BASED,
         terminating=obj.metadata.is_deleting,
     )
 
@@ -140,7 +142,23 @@ def local_queue(obj: kueue.LocalQueue) -> model.LocalQueue:
         key=model.ObjectKey(obj.metadata.namespace, obj.metadata.name),
         cluster_queue=model.ClusterQueueName(obj.spec.cluster_queue),
         stop_policy=stop_policy(obj.spec.stop_policy),
+        fair_weight=fair_weight(obj.spec.fair_sharing),
     )
+
+
+def past_use(obj: kueue.LocalQueue) -> events.UsageRestored | None:
+    """What its status says that it used lately; None where it says nothing."""
+    sharing = obj.status.fair_sharing
+    told = None if sharing is None else sharing.admission_fair_sharing_status
+    if told is None or not told.last_update:
+        return None
+    consumed: dict[model.ResourceName, Fraction] = {}
+    for name, text in told.consumed_resources.items():
+        try:
+            consumed[model.ResourceName(name)] = max(Fraction(0), parts(name, text))
+        except QuantityError:
+            continue
+    return events.UsageRestored(local_queue(obj).key, consumed, epoch(told.last_update))
 
 
 def stop_policy(text: str) -> model.StopPolicy:

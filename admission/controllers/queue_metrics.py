@@ -185,6 +185,11 @@ class QueueMetrics:
             ),
         ):
             gauges.named(f"kueue_local_queue_{which}", words, *LOCAL_QUEUE)(number, *labels)
+        level = state.past_level(key)
+        if level is not None:
+            gauges.named("kueue_local_queue_admission_fair_sharing_usage", "Use lately", *LOCAL_QUEUE, *CLUSTER_QUEUE)(
+                float("inf") if level.is_last else float(level.value), *labels, queue.spec.cluster_queue
+            )
         active = str(state.local_queue_status(key).active)
         status = gauges.named("kueue_local_queue_status", "1 for the state that it is in", *LOCAL_QUEUE, "active")
         for each in ("True", "False", "Unknown"):

@@ -13,23 +13,34 @@ import msgspec
 
 from admission.api import meta, names
 from admission.api.kueue import (
+    AdmissionFairSharingStatus,
     ClusterQueue,
     ClusterQueueStatus,
     Cohort,
     FairSharingStatus,
     FlavorUsage,
     LocalQueue,
+    LocalQueueFairSharingStatus,
     LocalQueueFlavorUsage,
     LocalQueueResourceUsage,
     LocalQueueStatus,
     ResourceUsage,
 )
 from admission.api.meta import FALSE, TRUE, Condition
-from admission.api.quantities import format_amount
+from admission.api.quantities import format_amount, format_parts
 from admission.controllers.changes import status_patch
 from admission.controllers.cluster import Cluster
 from admission.jobs.effects import Patch
-from queues.core.model import ClusterQueueName, CohortName, FlavorName, FlavorResource, ObjectKey, ResourceName
+from queues.core.model import (
+    UNLIMITED,
+    ClusterQueueName,
+    CohortName,
+    FlavorName,
+    FlavorResource,
+    ObjectKey,
+    ResourceName,
+)
+from queues.core.past import Sample
 from queues.core.readings import Readings, UnitUsage
 from queues.core.records import Activity
 
@@ -100,6 +111,22 @@ def local_queue_status(
         admitted_workloads=counts.admitted,
         flavors_reservation=_plain(above, usage, admitted=False),
         flavors_usage=_plain(above, usage, admitted=True),
+        fair_sharing=_past_use(readings.past_use(key)),
+    )
+
+
+def _past_use(sample: Sample | None) -> LocalQueueFairSharingStatus | None:
+    """As of the last sampling, so that it changes, and is written, only then."""
+    if sample is None:
+        return None
+    level = sample.level
+    share = UNLIMITED if level.is_last else min(UNLIMITED, -(-level.value.numerator // level.value.denominator))
+    return LocalQueueFairSharingStatus(
+        weighted_share=share,
+        admission_fair_sharing_status=AdmissionFairSharingStatus(
+            consumed_resources={name: format_parts(name, amount) for name, amount in sample.consumed.items()},
+            last_update=meta.rfc3339(sample.at),
+        ),
     )
 
 

@@ -304,6 +304,16 @@ class Control(Section, frozen=True):
     event_burst: int = 50
 
 
+class PastUse(Section, frozen=True):
+    """Beyond Kueue's `admissionFairSharing`, whose half-life and weights it takes.
+
+    `across_cohorts`: whoever used least lately goes first among the ClusterQueues of a whole cohort tree as well,
+    after those who stay within their own quota.
+    """
+
+    across_cohorts: bool = False
+
+
 class Muster(Section, frozen=True):
     """`state_dir` empty: `muster` under the user's state directory.
 
@@ -314,6 +324,7 @@ class Muster(Section, frozen=True):
     journal: Journal = Journal()
     inspection: Inspection = Inspection()
     controller: Control = Control()
+    admission_fair_sharing: PastUse = PastUse()
     state_dir: str = ""
     serve_v1beta1: bool = msgspec.field(default=False, name="serveV1beta1")
 

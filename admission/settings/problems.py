@@ -60,8 +60,16 @@ _LABEL_KEY: Final = re.compile(
 def warnings(settings: Settings) -> tuple[str, ...]:
     """What these settings ask for and do not get, or do not need."""
     found = []
-    if settings.admission_fair_sharing is not None:
-        found.append("admissionFairSharing is not honoured yet; a LocalQueue's past use does not count")
+    usage = settings.admission_fair_sharing
+    if usage is not None and usage.usage_half_life_time <= 0:
+        found.append(
+            "admissionFairSharing without usageHalfLifeTime remembers nothing, so that all LocalQueues are equal; "
+            "set it to how long past use is to count by half"
+        )
+    if usage is None and settings.muster.admission_fair_sharing.across_cohorts:
+        found.append(
+            "muster.admissionFairSharing.acrossCohorts has no effect without admissionFairSharing; add that section"
+        )
     if settings.controller.group_kind_concurrency:
         found.append(
             "controller.groupKindConcurrency has no effect: one task looks at everything in turn; "

@@ -12,6 +12,7 @@ from queues.core.demand import Placed, charges_of, placed_of
 from queues.core.model import (
     Admission,
     ClusterQueueName,
+    CohortName,
     FlavorName,
     FlavorResource,
     ObjectKey,
@@ -43,6 +44,8 @@ class Books:
         #: Queues whose numbers changed since the shell last asked.
         self.changed_queues: dict[ClusterQueueName, None] = {}
         self.changed_local_queues: dict[ObjectKey, None] = {}
+        #: Cohorts whose quota or whose place in the tree changed.
+        self.changed_cohorts: dict[CohortName, None] = {}
         #: LocalQueues whose past use has to be counted up to now.
         self.recounted: dict[LocalQueueRecord, None] = {}
         #: What was given back since the last look, by queue: units, or None when anything may have changed.

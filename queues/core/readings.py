@@ -29,7 +29,6 @@ from queues.core.model import (
 )
 from queues.core.order import uids
 from queues.core.past import PastUse, Sample
-from queues.core.policy import Policy
 from queues.core.quantities import beyond
 from queues.core.reasons import Reason
 from queues.core.records import Activity, Stage, WorkloadRecord
@@ -63,8 +62,6 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """`cohorts` are those above the ClusterQueues, named in objects or not."""
-
     cluster_queues: tuple[ClusterQueueName, ...]
     local_queues: tuple[ObjectKey, ...]
     cohorts: tuple[CohortName, ...] = ()
@@ -98,7 +95,6 @@ class Readings:
     waiting: Waiting
     world: World
     past: PastUse
-    policy: Policy | None
     workloads: dict[Uid, WorkloadRecord]
     _cohorts: dict[CohortName, Cohort]
 
@@ -235,11 +231,6 @@ class Readings:
         node = self.books.forest.cohorts.get(name)
         return NO_SHARE if node is None else share_of(node, ahead=False)
 
-    @property
-    def shares_fairly(self) -> bool:
-        """Whether shares decide anything: then people want to see them."""
-        return self.policy is not None and self.policy.fair_sharing is not None
-
     def past_use(self, key: ObjectKey) -> Sample | None:
         """What the LocalQueue used lately, as of the last sampling; None where that is not remembered."""
         home = self.books.local_queues.get(key)
@@ -293,8 +284,8 @@ class Readings:
         books = self.books
         queues = [name for name in books.changed_queues if books.queue(name).spec is not None]
         homes = [key for key in books.changed_local_queues if (home := books.local_queues.get(key)) and home.spec]
-        cohorts = {CohortName(above.name) for name in queues for above in books.queue(name).node.path()}
-        changed = Changed(tuple(sorted(queues)), tuple(sorted(homes)), tuple(sorted(cohorts)))
+        changed = Changed(tuple(sorted(queues)), tuple(sorted(homes)), tuple(sorted(books.changed_cohorts)))
         books.changed_queues.clear()
         books.changed_local_queues.clear()
+        books.changed_cohorts.clear()
         return changed

@@ -395,6 +395,8 @@ class State(Readings):
             return
         for node in self.books.forest.settle():
             self.waiting.forget_parked(node)
+            if node.is_cohort:
+                self.books.changed_cohorts[CohortName(node.name)] = None
             queue = None if node.is_cohort else self.books.queues.get(ClusterQueueName(node.name))
             if queue is not None:
                 queue.groups = None

@@ -311,6 +311,9 @@ def test_what_is_asked_for_and_not_given_is_warned_of() -> None:
     assert warnings(read(**pods)) == ()
     assert [text.split(" ")[0] for text in warnings(load())] == ["muster.gpuPods"]
     assert warnings(read(muster={"gpuPods": {"enabled": False}})) == ()
+    assert warnings(read(**pods, admissionFairSharing={"usageHalfLifeTime": "168h"})) == ()
+    told = warnings(read(**pods, muster={"admissionFairSharing": {"acrossCohorts": True}}))
+    assert [text.split(" ")[0] for text in told] == ["muster.admissionFairSharing.acrossCohorts"]
     told = warnings(
         read(
             **pods,
