@@ -2,71 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.cluster.controller_rig import Watched, cluster_queue, flavor, install_crds, local_queue, workload
+from tests.cluster.killable import Killable
 from tests.controlplane.cluster import Api, ControlPlane, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[2]
 QUOTA = 6
-
-
-class Killable:
-    """`muster controller` as a real process."""
-
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
-        self.config = folder / "config.yaml"
-        configuration = {
-            "apiVersion": "config.kueue.x-k8s.io/v1beta2",
-            "kind": "Configuration",
-            "leaderElection": {"leaderElect": False},
-            "metrics": {"bindAddress": "0"},
-            "integrations": {"frameworks": ["batch/job", "pod"]},
-            "muster": {"journal": {"url": f"sqlite:///{folder}/journal.db"}, "stateDir": str(folder)},
-        }
-        self.config.write_text(yaml.safe_dump(configuration))
-        self.kubeconfig = plane.kubeconfig
-        self.log = (folder / "controller.log").open("ab")
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "admission.cli",
-                "controller",
-                "--kubeconfig",
-                self.kubeconfig,
-                "--config",
-                str(self.config),
-            ],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=self.log,
-            stderr=self.log,
-            start_new_session=True,
-        )
-
-    def kill(self) -> None:
-        if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(signal.SIGKILL)
-            self.process.wait()
 
 
 @pytest.fixture
