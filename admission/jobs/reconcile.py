@@ -12,7 +12,7 @@ from admission.api import meta, names
 from admission.api.kueue import Workload
 from admission.api.meta import TRUE, Condition
 from admission.jobs.composing import admission_gates
-from admission.jobs.effects import Delete, Effect, Patch, Severity, Tell
+from admission.jobs.effects import Create, Delete, Effect, Patch, Ref, Severity, Tell
 from admission.jobs.eviction import released
 from admission.jobs.gang import Gang
 from admission.jobs.injection import CannotStart, injections
@@ -80,7 +80,9 @@ def reconcile(gang: Gang, workloads: tuple[Workload, ...], context: Context) -> 
     if (verdict := gang.verdict) is not None:
         if workload is not None:
             reason = names.REASON_SUCCEEDED if verdict.success else names.REASON_FAILED
-            effects = (*effects, *_finish(workload, reason, verdict.message, context.now), *_let_go(workload))
+            ending = _finish(workload, reason, verdict.message, context.now)
+            told = _told(gang, names.EVENT_FINISHED_WORKLOAD, workload_ref(workload), "is finished") if ending else ()
+            effects = (*effects, *ending, *told, *_let_go(workload))
         return Outcome((*effects, *gang.finalize()))
 
     # 10. No Workload yet.
@@ -88,7 +90,10 @@ def reconcile(gang: Gang, workloads: tuple[Workload, ...], context: Context) -> 
         stopping = gang.stop(None, "NoWorkload", "There is no workload")
         if effects or stopping or gang.is_active:
             return Outcome((*effects, *stopping), tidied.requeue_after)
-        return gang.compose(context)
+        composed = gang.compose(context)
+        made = [effect.ref for effect in composed.effects if isinstance(effect, Create)]
+        told = tuple(tell for ref in made for tell in _told(gang, names.EVENT_CREATED_WORKLOAD, ref, "was created"))
+        return Outcome((*composed.effects, *told), composed.requeue_after)
 
     return _with_workload(gang, workload, tidied, context)
 
@@ -190,6 +195,11 @@ def _by_claim(workload: Workload) -> tuple[bool, bool, bool, str, str]:
         workload.metadata.creation_timestamp or "",
         workload.metadata.name,
     )
+
+
+def _told(gang: Gang, reason: str, workload: Ref, what: str) -> tuple[Tell, ...]:
+    """What happened to its Workload, told to one object of the gang."""
+    return tuple(Tell(ref, reason, f"Workload {workload.namespace}/{workload.name} {what}") for ref in gang.waiting[:1])
 
 
 def _finish(workload: Workload, reason: str, message: str, now: float) -> tuple[Effect, ...]:
