@@ -101,7 +101,7 @@ def fair_policy() -> Policy | None:
     found = getattr(policies, "FairSharing", None)
     if found is not None:
         value = found()
-    return replace(Policy(), fair_sharing=value)  # type: ignore[call-arg]
+    return replace(Policy(), fair_sharing=value)
 
 
 def longer(scenario: Scenario, factor: int) -> Scenario:

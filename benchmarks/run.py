@@ -12,11 +12,18 @@ import signal
 import sys
 from collections.abc import Callable
 
-from benchmarks import contestants, core, report, scenarios, scheduling
+from benchmarks import contestants, core, gangs, report, restart, scenarios, scheduling, webhooks
 from benchmarks.contestants import MUSTER, PEER
 from benchmarks.report import Figure
 
 QUICK = 10
+
+#: Each takes the divisor of its work and the sides.
+OTHERS: dict[str, Callable[[int, list[str]], list[Figure]]] = {
+    "gangs": gangs.figures,
+    "webhook": webhooks.figures,
+    "restart": restart.figures,
+}
 
 
 def scheduled(name: str, divisor: int, sides: list[str], *, by_peer: bool) -> list[Figure]:
@@ -60,9 +67,6 @@ def main() -> None:
             missed = True
     sys.exit(missed)
 
-
-#: Each takes the divisor of its work and the sides.
-OTHERS: dict[str, Callable[[int, list[str]], list[Figure]]] = {}
 
 if __name__ == "__main__":
     main()
