@@ -68,6 +68,7 @@ def core_pod_sets(workload: Workload, context: Context) -> tuple[model.PodSet, .
                     for entry in spec.tolerations
                 ),
                 topology=_topology(pod_set.topology_request),
+                preferences=_preferences(spec.affinity),
             )
         )
     return tuple(result)
@@ -104,6 +105,18 @@ def _affinity(affinity: Affinity | None) -> tuple[tuple[model.Expression, ...], 
     return tuple(terms)
 
 
+def _preferences(affinity: Affinity | None) -> tuple[tuple[int, tuple[model.Expression, ...]], ...]:
+    """The preferred terms with their weights, as far as they speak of labels."""
+    if affinity is None or affinity.node_affinity is None:
+        return ()
+    found = []
+    for entry in affinity.node_affinity.preferred:
+        expressions = tuple(made for each in entry.preference.match_expressions if (made := _expression(each)))
+        if expressions and not entry.preference.match_fields:
+            found.append((entry.weight, expressions))
+    return tuple(found)
+
+
 def _expression(entry: NodeSelectorRequirement) -> model.Expression | None:
     try:
         return model.Expression(entry.key, model.Operator(entry.operator), entry.values)
@@ -114,11 +127,16 @@ def _expression(entry: NodeSelectorRequirement) -> model.Expression | None:
 def _topology(request: PodSetTopologyRequest | None) -> model.TopologyRequest | None:
     if request is None:
         return None
+    level, size = request.pod_set_slice_required_topology, request.pod_set_slice_size
+    layers = tuple((each.topology, each.size) for each in request.podset_slice_required_topology_constraints)
+    if layers:
+        level, size = layers[0]
     return model.TopologyRequest(
         required=request.required,
         preferred=request.preferred,
         unconstrained=bool(request.unconstrained),
         pod_set_group=request.pod_set_group_name,
-        slice_required=request.pod_set_slice_required_topology,
-        slice_size=request.pod_set_slice_size,
+        slice_required=level,
+        slice_size=size,
+        inner_slices=layers[1:],
     )

@@ -308,6 +308,7 @@ def asks_for_topology(request: TopologyRequest | None) -> bool:
 
 def _levels_asked(request: TopologyRequest | None) -> Iterator[str]:
     if request is not None:
-        for level in (request.required, request.preferred, request.slice_required):
+        inner = [level for level, _ in request.inner_slices]
+        for level in (request.required, request.preferred, request.slice_required, *inner):
             if level is not None:
                 yield level

@@ -100,7 +100,10 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRequest:
-    """How close together the pods of a pod set have to be. At most one of the first three is set."""
+    """How close together the pods of a pod set have to be. At most one of the first three is set.
+
+    `inner_slices` divide the slices further: (level, size) from the outside in.
+    """
 
     required: str | None = None
     preferred: str | None = None
@@ -108,6 +111,7 @@ class TopologyRequest:
     pod_set_group: str | None = None
     slice_required: str | None = None
     slice_size: int | None = None
+    inner_slices: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,8 @@ class PodSet:
 
     `requests` is what quota charges for one pod (transformed, excluded prefixes dropped); `node_requests` what one pod
     takes from a node (the raw pod spec). `shared` is charged once, however many pods there are: what they use together.
-    `affinity` is the required node affinity: terms are ORed, the expressions of a term ANDed.
+    `affinity` is the required node affinity: terms are ORed, the expressions of a term ANDed. `preferences` are the
+    terms of the preferred one with their weights.
     """
 
     name: str
@@ -130,6 +135,7 @@ class PodSet:
     tolerations: tuple[Toleration, ...] = ()
     topology: TopologyRequest | None = None
     shared: Mapping[ResourceName, int] = field(default_factory=dict)
+    preferences: tuple[tuple[int, tuple[Expression, ...]], ...] = ()
 
 
 # ------------------------------------------------------------------ quota

@@ -272,7 +272,8 @@ class _Judge:
             assignment.mode = Mode.NO_FIT
 
     def _find_places(self, plans: list[PodSetPlan], *, simulate_empty: bool = False) -> Places | Refusal:
-        return find_places(self.state.world, self.books.domains, plans, simulate_empty=simulate_empty)
+        rules = self.policy.topology
+        return find_places(self.state.world, self.books.domains, plans, rules, simulate_empty=simulate_empty)
 
     # ------------------------------------------------------------------ preemption
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from queues.core.activity import World
 from queues.core.flavors import Assignment, PodSetPlan, asks_for_topology
 from queues.core.model import FlavorName, TopologyAssignment, TopologyName
+from queues.core.policy import TopologyRules
 from queues.core.records import QueueRecord
 from queues.core.refusals import Refusal, no_place
 from queues.core.topology.domains import Domains
@@ -29,7 +30,12 @@ def plans_to_place(queue: QueueRecord, assignment: Assignment) -> list[PodSetPla
 
 
 def find_places(
-    world: World, domains: Domains, plans: Iterable[PodSetPlan], *, simulate_empty: bool = False
+    world: World,
+    domains: Domains,
+    plans: Iterable[PodSetPlan],
+    rules: TopologyRules,
+    *,
+    simulate_empty: bool = False,
 ) -> Places | Refusal:
     """A place for all of these pod sets or the first failure. Cost: that of `placement.place` for each flavor."""
     by_flavor: dict[FlavorName, list[PodSetPlan]] = {}
@@ -50,6 +56,7 @@ def find_places(
                 [plan.pod_set for plan in members],
                 {plan.pod_set.name: plan.count for plan in members},
                 simulate_empty=simulate_empty,
+                rules=rules,
             )
             if isinstance(result, NoPlacement):
                 return no_place(result.message)

@@ -50,6 +50,22 @@ class AdmissionFairSharing:
 
 
 @dataclass(frozen=True, slots=True)
+class TopologyRules:
+    """Kueue's feature gates of these names.
+
+    `is_balanced`: TASBalancedPlacement. `respects_preferences`: TASRespectNodeAffinityPreferred. `replaces_nodes`:
+    TASFailedNodeReplacement. `fails_fast`: TASFailedNodeReplacementFailFast, without which pods of a failed node wait
+    for another one. `mixes_profiles`: TASProfileMixed, without which everything is placed as BestFit.
+    """
+
+    is_balanced: bool = False
+    respects_preferences: bool = False
+    replaces_nodes: bool = True
+    fails_fast: bool = True
+    mixes_profiles: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """`fair_sharing` None: the classical rules. `admission_fair_sharing` None: past use does not count.
 
@@ -62,4 +78,5 @@ class Policy:
     block_admission_until_pods_ready: bool = False
     fair_sharing: FairSharing | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
+    topology: TopologyRules = TopologyRules()
     max_rounds: int = 10_000

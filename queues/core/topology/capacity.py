@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from queues.core.model import HOSTNAME_LABEL, POD_UNITS, Node, NodeName, ResourceName, Uid
+from queues.core.topology.labels import Labels
 from queues.core.topology.suitability import Condition
 
 Ints = npt.NDArray[np.int64]
@@ -48,6 +49,7 @@ class Capacity:
 
     def __init__(self) -> None:
         self.nodes: list[Node | None] = []
+        self.labels = Labels()
         self.hosts: dict[str, set[int]] = {}
         self.columns: dict[ResourceName, int] = {}
         self.free: Ints = np.zeros((0, _FIRST_SLOTS), np.int64)
@@ -79,6 +81,7 @@ class Capacity:
         else:
             self._leave_host(slot)
         self.nodes[slot] = node
+        self.labels.put(slot, node.labels)
         host = node.labels.get(HOSTNAME_LABEL)
         if host is not None:
             self.hosts.setdefault(host, set()).add(slot)

@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from queues.core.model import HOSTNAME_LABEL, ResourceName
+from queues.core.model import Expression, ResourceName
 from queues.core.topology.capacity import CEILING, Capacity, Ints
-from queues.core.topology.suitability import NODE_SELECTOR, NodeDemand, why_closed, why_unwanted
+from queues.core.topology.suitability import AFFINITY, NODE_SELECTOR, NodeDemand, why_closed
 from queues.core.topology.tree import Tree
 
 #: More pods than any node runs: keeps sums over a million nodes far inside 64 bits.
@@ -88,21 +88,14 @@ class NodeCounts:
         for condition in capacity.known_conditions[len(self._by_condition) :]:
             self._by_condition.append(self._cause(why_closed(condition, demand.tolerations) or ""))
         causes = np.array(self._by_condition, np.int64).take(capacity.conditions.take(slots))
-        if not demand.node_selector and not demand.affinity:
-            return causes
-        pinned = dict(demand.node_selector).get(HOSTNAME_LABEL)
-        judged = slots.tolist()
-        wanted = set(judged) if pinned is None else capacity.hosts.get(pinned, set())
-        unselected = self._cause(NODE_SELECTOR)
-        for position in np.flatnonzero(causes == 0).tolist():
-            slot = judged[position]
-            if slot not in wanted:
-                causes[position] = unselected
-                continue
-            node = capacity.nodes[slot]
-            why = None if node is None else why_unwanted(node.labels, demand)
-            if why is not None:
-                causes[position] = self._cause(why)
+        if demand.node_selector:
+            selected = capacity.labels.selected(demand.node_selector, capacity.nodes, slots)
+            causes[(causes == 0) & ~selected] = self._cause(NODE_SELECTOR)
+        if demand.affinity:
+            wanted = np.zeros(len(slots), np.bool_)
+            for term in demand.affinity:
+                wanted |= capacity.labels.matched(term, capacity.nodes, slots)
+            causes[(causes == 0) & ~wanted] = self._cause(AFFINITY)
         return causes
 
     def _cause(self, name: str) -> int:
@@ -135,3 +128,32 @@ class CountsByShape:
 
 def shape_of(requests: Mapping[ResourceName, int], demand: NodeDemand, *, emptied: bool) -> Shape:
     return Shape(tuple(sorted(requests.items())), demand, emptied)
+
+
+def beside(capacity: Capacity, tree: Tree, workers: NodeCounts, leader: NodeCounts) -> Ints:
+    """How many workers each node takes beside the leader, by position; -1 where it cannot take the leader."""
+    table = capacity.emptied if workers.shape.emptied else capacity.free
+    taken = dict(leader.shape.requests)
+    pods = np.full(len(tree.slots), _MOST_PODS, np.int64)
+    for resource, amount in workers.shape.requests:
+        column = capacity.columns.get(resource)
+        if column is None or amount > CEILING:
+            pods[:] = 0
+        else:
+            left = table[column].take(tree.slots) - min(taken.get(resource, 0), CEILING)
+            np.minimum(pods, left // amount, out=pods)
+    np.maximum(pods, 0, out=pods)
+    pods[workers.causes != 0] = 0
+    pods[leader.pods < 1] = -1
+    return pods
+
+
+def scores(
+    capacity: Capacity, tree: Tree, counts: NodeCounts, preferences: tuple[tuple[int, tuple[Expression, ...]], ...]
+) -> Ints:
+    """What the pods' preferences say for each node that takes at least one: the weights of the terms that it meets."""
+    found = np.zeros(len(tree.slots), np.int64)
+    for weight, term in preferences:
+        found += weight * capacity.labels.matched(term, capacity.nodes, tree.slots)
+    found[counts.pods == 0] = 0
+    return found

@@ -23,7 +23,7 @@ from queues.core.model import (
 )
 from queues.core.topology.capacity import Capacity, Ints, with_pod
 from queues.core.topology.charges import Charges, left
-from queues.core.topology.counts import CountsByShape, NodeCounts, shape_of
+from queues.core.topology.counts import CountsByShape, NodeCounts, Shape, beside, scores, shape_of
 from queues.core.topology.suitability import NodeDemand
 from queues.core.topology.tree import Tree, TreeKey
 
@@ -163,17 +163,44 @@ class Domains:
         if kept is None:
             return None
         tree, counts_by_shape = kept
-        demand = NodeDemand(
-            node_selector=pod_set.node_selector,
-            affinity=pod_set.affinity,
-            tolerations=(*pod_set.tolerations, *self._flavors[flavor].tolerations),
-        )
-        counts = counts_by_shape.of(shape_of(with_pod(pod_set.node_requests), demand, emptied=simulate_empty))
+        counts = counts_by_shape.of(self._shape(flavor, pod_set, simulate_empty=simulate_empty))
         if tree.key.ends_at_host:
             return tree.rolled_up(-1, counts.pods), counts
         sharing = [name for name in self._flavors if self._key_of(name) == tree.key]
         held = () if simulate_empty else self._charges.of(tree, sharing)
         return left(self._capacity, tree, counts, (*held, *self._assumed_charges.of(tree, sharing))), counts
+
+    def room_beside(
+        self, flavor: FlavorName, workers: PodSet, leader: PodSet, *, simulate_empty: bool = False
+    ) -> Ints | None:
+        """How many workers each lowest domain takes beside the leader, -1 where it cannot take that.
+
+        None where nothing is known by host: whether two pods find room beside one another there is the scheduler's
+        choice.
+        """
+        kept = self._kept_tree(flavor)
+        if kept is None or not kept[0].key.ends_at_host:
+            return None
+        tree, counts_by_shape = kept
+        of_workers, of_leader = (
+            counts_by_shape.of(self._shape(flavor, each, simulate_empty=simulate_empty)) for each in (workers, leader)
+        )
+        return tree.least_loss(-1, of_workers.pods, beside(self._capacity, tree, of_workers, of_leader))
+
+    def scores_of(self, flavor: FlavorName, pod_set: PodSet, counts: NodeCounts) -> Ints | None:
+        """What the preferred affinity of these pods says for each lowest domain; None where it says nothing."""
+        tree = self.tree_of(flavor)
+        if tree is None or not pod_set.preferences or not tree.key.ends_at_host:
+            return None
+        return tree.rolled_up(-1, scores(self._capacity, tree, counts, pod_set.preferences))
+
+    def _shape(self, flavor: FlavorName, pod_set: PodSet, *, simulate_empty: bool) -> Shape:
+        demand = NodeDemand(
+            node_selector=pod_set.node_selector,
+            affinity=pod_set.affinity,
+            tolerations=(*pod_set.tolerations, *self._flavors[flavor].tolerations),
+        )
+        return shape_of(with_pod(pod_set.node_requests), demand, emptied=simulate_empty)
 
     def _kept_tree(self, flavor: FlavorName) -> tuple[Tree, CountsByShape] | None:
         key = self._key_of(flavor)

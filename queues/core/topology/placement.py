@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from queues.core.model import (
     FlavorName,
@@ -19,13 +20,16 @@ from queues.core.model import (
     TopologyName,
     TopologyRequest,
 )
+from queues.core.policy import TopologyRules
 from queues.core.topology.counts import NodeCounts
 from queues.core.topology.domains import Domains
-from queues.core.topology.search import Algorithm, Shortfall, Wish, counted, searched
+from queues.core.topology.search import Algorithm, Found, Shortfall, Wish, counted, searched
 from queues.core.topology.tree import Tree
 
 #: A pod set without a topology request in a queue that has only flavors with a topology.
 IMPLIED = TopologyRequest(unconstrained=True)
+
+_RULES = TopologyRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +52,18 @@ Placement = dict[str, TopologyAssignment]
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """Pods that are placed together, all of the shape `like`: one pod set, or those of a pod set group."""
+    """Pods that are placed together, `count` of the shape `like`: one pod set, or those of a pod set group.
+
+    `leader` is the pod of a group that goes into the same domain besides.
+    """
 
     like: PodSet
     counts: tuple[tuple[PodSet, int], ...]
+    leader: PodSet | None = None
 
     @property
     def count(self) -> int:
-        return sum(count for _, count in self.counts)
+        return sum(count for pod_set, count in self.counts if pod_set is not self.leader)
 
 
 def place(
@@ -66,6 +74,7 @@ def place(
     counts: Mapping[str, int],
     *,
     simulate_empty: bool = False,
+    rules: TopologyRules = _RULES,
 ) -> Placement | NoPlacement:
     """Find a place for `counts[name]` pods of each pod set on this flavor, all of them or none.
 
@@ -75,9 +84,9 @@ def place(
     """
     found: Placement = {}
     with assuming(domains) as assume:
-        units = list(_units(pod_sets, counts))
+        units = list(_units(domains, flavor, pod_sets, counts))
         for position, unit in enumerate(units, 1):
-            result = _place_unit(domains, flavor, topology, unit, simulate_empty=simulate_empty)
+            result = _place_unit(domains, flavor, topology, unit, rules, simulate_empty=simulate_empty)
             if isinstance(result, NoPlacement):
                 return result
             found.update(result)
@@ -129,26 +138,37 @@ def assuming(
 
 
 def _place_unit(
-    domains: Domains, flavor: FlavorName, topology: TopologyName, unit: _Unit, *, simulate_empty: bool
+    domains: Domains,
+    flavor: FlavorName,
+    topology: TopologyName,
+    unit: _Unit,
+    rules: TopologyRules,
+    *,
+    simulate_empty: bool,
 ) -> Placement | NoPlacement:
     name = unit.counts[0][0].name
     tree, room = domains.tree_of(flavor), domains.room_for(flavor, unit.like, simulate_empty=simulate_empty)
     if tree is None or room is None:
         return NoPlacement(name, f'topology "{topology}" not found')
-    wish = wished(unit.like.topology or IMPLIED, unit.count, tree.key.levels)
+    wish = wished(unit.like.topology or IMPLIED, unit.count, tree.key.levels, rules)
     if isinstance(wish, str):
         return NoPlacement(name, wish)
     leaves, nodes = room
-    result = searched(tree, counted(tree, leaves, wish), wish)
-    if isinstance(result, Shortfall):
-        return _no_placement(name, topology, wish, result, nodes)
-    return _assignments(tree, unit, result)
+    led = None
+    if unit.leader is not None:
+        led = domains.room_beside(flavor, unit.like, unit.leader, simulate_empty=simulate_empty)
+    scores = domains.scores_of(flavor, unit.like, nodes) if rules.respects_preferences else None
+    found = searched(tree, counted(tree, leaves, wish, led, scores), wish)
+    if isinstance(found, Shortfall):
+        return _no_placement(name, topology, wish, found, nodes)
+    return _assignments(tree, unit, found)
 
 
-def wished(request: TopologyRequest, count: int, levels: tuple[str, ...]) -> Wish | str:
+def wished(request: TopologyRequest, count: int, levels: tuple[str, ...], rules: TopologyRules = _RULES) -> Wish | str:
     """The request in terms of this topology's levels, or why it cannot be asked of it."""
     asked = request.required or request.preferred
-    for key in (asked, request.slice_required):
+    layers = request.inner_slices
+    for key in (asked, request.slice_required, *[layer for layer, _ in layers]):
         if key is not None and key not in levels:
             return f"no requested topology level: {key}"
     lowest = len(levels) - 1
@@ -156,32 +176,56 @@ def wished(request: TopologyRequest, count: int, levels: tuple[str, ...]) -> Wis
     slice_size = request.slice_size or 1
     if count % slice_size:
         return f"{count} pod(s) cannot be divided into slices of {slice_size}"
+    inner = tuple([(levels.index(layer), size) for layer, size in layers])
+    problem = _misnested(((slice_level, slice_size), *inner), levels)
+    if problem is not None:
+        return problem
     has_slices = request.slice_required is not None or request.slice_size is not None
-    if asked is not None:
-        level = levels.index(asked)
-        if slice_level < level:
-            return f"slices within {levels[slice_level]} cannot be kept inside the lower level {asked}"
-        required = request.required is not None
-        return Wish(count, level, slice_level, slice_size, required=required, can_go_up=not required)
-    level = 0 if has_slices else lowest
-    return Wish(count, level, slice_level, slice_size, algorithm=Algorithm.LEAST_FREE_CAPACITY)
+    rising = Algorithm.LEAST_FREE_CAPACITY if rules.mixes_profiles else Algorithm.BEST_FIT
+    if asked is None:
+        return Wish(count, 0 if has_slices else lowest, slice_level, slice_size, inner, algorithm=rising)
+    level = levels.index(asked)
+    if slice_level < level:
+        return f"slices within {levels[slice_level]} cannot be kept inside the lower level {asked}"
+    required = request.required is not None
+    return Wish(
+        count,
+        level,
+        slice_level,
+        slice_size,
+        inner,
+        required=required,
+        can_go_up=not required,
+        is_balanced=rules.is_balanced and not required,
+    )
 
 
-def _assignments(tree: Tree, unit: _Unit, pods_by_leaf: Mapping[int, int]) -> Placement:
-    """Share the chosen domains out, the smallest pod set first: with it goes the leader of a group."""
-    left = dict(pods_by_leaf)
-    found: Placement = {}
+def _misnested(layers: Iterable[tuple[int, int]], levels: tuple[str, ...]) -> str | None:
+    for (outer_level, outer_size), (level, size) in pairwise(layers):
+        if level <= outer_level:
+            return f"slices within {levels[level]} cannot be part of slices within {levels[outer_level]}"
+        if size < 1 or outer_size % size:
+            return f"slices of {outer_size} pod(s) cannot be divided into slices of {size}"
+    return None
+
+
+def _assignments(tree: Tree, unit: _Unit, found: Found) -> Placement:
+    """Share the chosen domains out, the smallest pod set first; the leader has its own."""
+    left = dict(found.pods)
+    result: Placement = {}
     for pod_set, count in sorted(unit.counts, key=lambda item: item[1]):
         chosen: list[TopologyDomain] = []
-        missing = count
+        if pod_set is unit.leader and found.leader is not None:
+            chosen.append(TopologyDomain(tree.values(found.leader), count))
+            count = 0  # noqa: PLW2901
         for leaf, available in left.items():
-            taken = min(missing, available)
+            taken = min(count, available)
             if taken:
                 chosen.append(TopologyDomain(tree.values(leaf), taken))
                 left[leaf] -= taken
-                missing -= taken
-        found[pod_set.name] = TopologyAssignment(tree.key.assigned_levels, tuple(chosen))
-    return found
+                count -= taken  # noqa: PLW2901
+        result[pod_set.name] = TopologyAssignment(tree.key.assigned_levels, tuple(chosen))
+    return result
 
 
 def _no_placement(
@@ -200,7 +244,9 @@ def _no_placement(
     return NoPlacement(name, message, shortfall.slices, wish.slices, len(nodes.pods), excluded)
 
 
-def _units(pod_sets: Iterable[PodSet], counts: Mapping[str, int]) -> Iterator[_Unit]:
+def _units(
+    domains: Domains, flavor: FlavorName, pod_sets: Iterable[PodSet], counts: Mapping[str, int]
+) -> Iterator[_Unit]:
     """Pod sets of a group together, in the order of first appearance."""
     grouped: dict[tuple[str, str], list[tuple[PodSet, int]]] = {}
     for pod_set in pod_sets:
@@ -209,14 +255,21 @@ def _units(pod_sets: Iterable[PodSet], counts: Mapping[str, int]) -> Iterator[_U
             group = pod_set.topology.pod_set_group if pod_set.topology is not None else None
             key = ("pod set", pod_set.name) if group is None else ("group", group)
             grouped.setdefault(key, []).append((pod_set, count))
+    tree = domains.tree_of(flavor)
     for members in grouped.values():
-        yield _Unit(_like_all([pod_set for pod_set, _ in members]), tuple(members))
+        smallest = min(members, key=lambda member: member[1])
+        if len(members) == 2 and smallest[1] == 1 and tree is not None and tree.key.ends_at_host:
+            (workers,) = (pod_set for pod_set, _ in members if pod_set is not smallest[0])
+            yield _Unit(workers, tuple(members), smallest[0])
+        else:
+            yield _Unit(_like_all([pod_set for pod_set, _ in members]), tuple(members))
 
 
 def _like_all(pod_sets: Sequence[PodSet]) -> PodSet:
     """A pod set whose pods take as much as any of these and go only where all of them may.
 
-    A group has to share a domain. Placing it as equal pods of the larger shape never promises too much.
+    A group has to share a domain. Where the lowest one is not a host, nothing says which of its nodes the leader gets;
+    placing the group as equal pods of the larger shape never promises too much.
     """
     like, *others = pod_sets
     for other in others:

@@ -41,7 +41,11 @@ def is_tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
 
 def is_matched(expression: Expression, labels: Mapping[str, str]) -> bool:
     """Whether the labels satisfy one expression, by the rules of node affinity."""
-    value = labels.get(expression.key)
+    return is_value_matched(expression, labels.get(expression.key))
+
+
+def is_value_matched(expression: Expression, value: str | None) -> bool:
+    """Whether a label with this value (None: no such label) satisfies one expression of node affinity."""
     match expression.operator:
         case Operator.IN:
             return value is not None and value in expression.values
@@ -85,17 +89,3 @@ def why_closed(condition: Condition, tolerations: tuple[Toleration, ...]) -> str
         if taint.effect in HARD_EFFECTS and not is_tolerated(taint, tolerations):
             return f'taint "{taint.key}={taint.value}:{taint.effect}"'
     return None
-
-
-def why_unwanted(labels: Mapping[str, str], demand: NodeDemand) -> str | None:
-    """Why the pod does not want a node with these labels; None when it does."""
-    if any(labels.get(key) != value for key, value in demand.node_selector):
-        return NODE_SELECTOR
-    if demand.affinity and not any(_is_term_met(term, labels) for term in demand.affinity):
-        return AFFINITY
-    return None
-
-
-def _is_term_met(term: tuple[Expression, ...], labels: Mapping[str, str]) -> bool:
-    """A term without expressions matches no node, as the scheduler has it."""
-    return bool(term) and all(is_matched(expression, labels) for expression in term)

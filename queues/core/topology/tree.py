@@ -6,8 +6,10 @@ that set or a label changes; capacity, readiness and taints change nothing here.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +17,9 @@ from queues.core.model import HOSTNAME_LABEL, Node
 from queues.core.topology.capacity import Ints
 
 Path = tuple[str, ...]
+
+#: What having the leader costs a part that cannot have it: more than any sum of pods.
+_IMPOSSIBLE: Final = 2**60
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +88,43 @@ class Tree:
         ends = np.append(starts[1:], len(self.paths[level + 1]))
         return [np.arange(starts[domain], ends[domain]) for domain in domains.tolist()]
 
+    def domain_of(self, path: Path) -> int | None:
+        """The domain with this path; None when there is none. Cost: the logarithm of its level's domains."""
+        paths = self.paths[len(path) - 1]
+        index = bisect_left(paths, path)
+        return index if index < len(paths) and paths[index] == path else None
+
+    def leaves_in(self, path: Path) -> tuple[int, int]:
+        """The lowest domains in the domain with this path, from the first up to the second number."""
+        if not path:
+            return 0, len(self.paths[-1])
+        found = self.domain_of(path)
+        if found is None:
+            return 0, 0
+        first, after = found, found + 1
+        for level in range(len(path) - 1, len(self.paths) - 1):
+            starts = self.starts[level]
+            first = int(starts[first])
+            after = int(starts[after]) if after < len(starts) else len(self.paths[level + 1])
+        return first, after
+
     def rolled_up(self, level: int, values: Ints) -> Ints:
         """The sums over each domain of the level, from the values of the next one (or of the nodes)."""
         if not len(values):
             return np.zeros(0, np.int64)
         return np.add.reduceat(values, self.starts[level])
+
+    def least_loss(self, level: int, alone: Ints, led: Ints) -> Ints:
+        """Beside a leader a domain takes the sum of its parts, less what the one of them loses that loses least.
+
+        `alone` and `led` are what the parts (domains of the next level, or nodes) take without and beside the leader;
+        -1 marks those that cannot have it, and so it does in the result.
+        """
+        if not len(alone):
+            return np.zeros(0, np.int64)
+        losses = np.where(led < 0, _IMPOSSIBLE, alone - led)
+        least = np.minimum.reduceat(losses, self.starts[level])
+        return np.where(least >= _IMPOSSIBLE, -1, self.rolled_up(level, alone) - least)
 
     def positions_of(self, slots: Ints) -> Ints:
         """Where these slots stand in `slots`; those that are not part of the tree are left out."""
