@@ -55,8 +55,8 @@ class Run:
         self.file.write_text(yaml.safe_dump(self.settings))
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, command: str = "run") -> None:
-        arguments = [command, "--kubeconfig", self.plane.kubeconfig, "--config", str(self.file)]
+    def start(self, command: str = "run", *more: str) -> None:
+        arguments = [command, "--kubeconfig", self.plane.kubeconfig, "--config", str(self.file), *more]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "admission.cli", *arguments], stdout=log, stderr=log, cwd=ROOT
@@ -245,14 +245,14 @@ def test_the_controller_needs_nothing_but_the_crds(run: Run) -> None:
     assert why["message"].split(" ")[0] in muster("explain", f"default/{waiting}", plane=run.plane)
 
 
-def workload(name: str) -> dict[str, Any]:
+def workload(name: str, queue: str = "lq") -> dict[str, Any]:
     container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "2"}}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": template}]},
+        "spec": {"queueName": queue, "podSets": [{"name": "main", "count": 1, "template": template}]},
     }
 
 
@@ -264,6 +264,90 @@ def muster(*arguments: str, plane: ControlPlane) -> str:
 def explained(plane: ControlPlane, name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(muster("explain", f"default/{name}", "-o", "json", plane=plane))
     return found
+
+
+def test_queues_and_workloads_are_in_the_metrics(run: Run) -> None:
+    metrics = {"enableClusterQueueResources": True, "localQueueMetrics": {"enable": True}}
+    run.settings["metrics"].update(metrics)
+    run.settings["leaderElection"] = {"leaderElect": False}
+    run.file.write_text(yaml.safe_dump(run.settings))
+    run.start("controller")
+    api = run.plane.api
+    for obj in queues("measured"):
+        api.create(obj)
+    for name in ("m0", "m1", "m2"):
+        api.create(workload(name, "measured"))
+    cq, lq, role = 'cluster_queue="measured"', 'name="measured",namespace="default"', 'replica_role="standalone"'
+    want = {
+        f'kueue_cluster_queue_status{{{cq},{role},status="active"}} 1.0',
+        f'kueue_pending_workloads{{{cq},{role},status="inadmissible"}} 1.0',
+        f"kueue_admitted_active_workloads{{{cq},{role}}} 2.0",
+        f'kueue_admitted_workloads_total{{{cq},priority_class="",{role}}} 2.0',
+        f'kueue_unadmitted_workloads{{{cq},reason="NoReservation",{role},underlying_cause="WaitingForQuota"}} 1.0',
+        f'kueue_cluster_queue_nominal_quota{{{cq},cohort="",flavor="measured",{role},resource="cpu"}} 4.0',
+        f"kueue_local_queue_admitted_active_workloads{{{lq},{role}}} 2.0",
+        f'muster_writes_total{{kind="Workload",{role},result="done",verb="patch"}}',
+        f'muster_informer_silence_seconds{{kind="Workload",{role}}}',
+        f"muster_journal_lag_seconds{{{role}}}",
+    }
+
+    def lacking() -> set[str]:
+        with contextlib.suppress(requests.RequestException):
+            answer = run.scrape(run.plane.token)
+            assert answer.status_code == 200
+            lines = {ordered(line) for line in answer.text.splitlines()}
+            return {line for line in want if not any(found.startswith(ordered(line)) for found in lines)}
+        return want
+
+    eventually(lambda: not lacking(), seconds=60, every=0.5, message=f"never served: {lacking()}")
+    for kind, namespace in (("LocalQueue", "default"), ("ClusterQueue", None)):
+        api.delete(kind, "measured", namespace)
+    for name in ("m0", "m1", "m2"):
+        api.delete("Workload", name, "default")
+    eventually(lambda: cq not in run.scrape(run.plane.token).text, seconds=30, every=0.5)
+
+
+def ordered(line: str) -> str:
+    """A sample with its labels in alphabetical order."""
+    name, brace, rest = line.partition("{")
+    labels, end, value = rest.partition("}")
+    return f"{name}{brace}{','.join(sorted(labels.split(',')))}{end}{value}"
+
+
+def test_without_a_scheduler_every_controller_runs_and_nothing_is_decided(run: Run) -> None:
+    run.start("controller", "--without", "scheduler")
+    api = run.plane.api
+    for obj in queues("undecided"):
+        api.create(obj)
+    api.create(workload("u", "undecided"))
+
+    def pending() -> bool:
+        return bool(api.get("ClusterQueue", "undecided").get("status", {}).get("pendingWorkloads") == 1)
+
+    eventually(pending, seconds=60)
+    time.sleep(1)
+    conditions = api.get("Workload", "u", "default").get("status", {}).get("conditions", [])
+    assert not [each for each in conditions if each["status"] == "True"]
+    run.end()
+    run.start("controller")
+    eventually(lambda: "admission" in api.get("Workload", "u", "default").get("status", {}), seconds=60)
+
+
+def queues(name: str) -> list[dict[str, Any]]:
+    """A flavor, a ClusterQueue of 4 cpu and a LocalQueue, all of this name."""
+    quota = {"name": name, "resources": [{"name": "cpu", "nominalQuota": "4"}]}
+    spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [quota]}]}
+    version = "kueue.x-k8s.io/v1beta2"
+    return [
+        {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": name}},
+        {"apiVersion": version, "kind": "ClusterQueue", "metadata": {"name": name}, "spec": spec},
+        {
+            "apiVersion": version,
+            "kind": "LocalQueue",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"clusterQueue": name},
+        },
+    ]
 
 
 def test_migrations_go_up_and_down(control_plane: ControlPlane, tmp_path: Path) -> None:
