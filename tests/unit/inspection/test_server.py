@@ -143,3 +143,10 @@ def test_the_common_name() -> None:
     subject = ((("organizationName", "o"),), (("commonName", "front-proxy"),))
     assert common_name(subject) == "front-proxy"
     assert common_name(()) is None
+
+
+def test_versions_of_tls_that_are_too_old_are_not_spoken(tmp_path: Path) -> None:
+    serving_certificate(tmp_path, ["localhost"])
+    files = tmp_path / "tls.crt", tmp_path / "tls.key"
+    assert Certificates(*files).context().minimum_version is ssl.TLSVersion.TLSv1_2
+    assert Certificates(*files, ssl.TLSVersion.TLSv1_3).context().minimum_version is ssl.TLSVersion.TLSv1_3
