@@ -52,23 +52,25 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
     cycle = _Cycle(state, now, policy)
     # 1. Bring quota up to date with changed queues; end the back-offs that are over.
     state.get_ready(now, policy)
+    # 2. Those who hold quota but lack places on nodes go before everybody else.
+    cycle.plan.extend(state.second_pass.decide(policy))
     for _ in range(policy.max_rounds):
-        # 2. Wake what could use what was given back; count what was used.
+        # 3. Wake what could use what was given back; count what was used.
         state.waiting.wake_stirred()
         state.past.catch_up()
-        # 3. Take the first candidate of every queue.
+        # 4. Take the first candidate of every queue.
         heads = state.waiting.heads()
         if not heads or cycle.is_blocked:
             break
-        # 4. Judge each on its own.
+        # 5. Judge each on its own.
         entries = cycle.nominate(heads)
-        # 5. Who borrows least goes first, then the highest priority and the longest wait.
+        # 6. Who borrows least goes first, then the highest priority and the longest wait.
         line = cycle.strategy.line([*entries, *state.waiting.standing_with(heads)], state.books)
-        # 6. Carry them out one after the other, as far as they still hold.
+        # 7. Carry them out one after the other, as far as they still hold.
         for entry in line:
             cycle.process(entry)
         cycle.give_back_kept()
-    # 7. Tell those who wait why.
+    # 8. Tell those who wait why.
     return (*cycle.plan, *(Hold(record.uid, reason) for record, reason in state.waiting.news()))
 
 
@@ -142,7 +144,7 @@ class _Cycle:
             return
         if self._is_affected(entry) and not self._fits_still(entry):
             if not self._park_behind(entry, self._fits_still):
-                record.progress = entry.assignment.progress
+                record.progress = {}  # others were faster: every flavor is to be looked at again
             return
         assert queue.spec is not None  # noqa: S101
         assignments = entry.pod_set_assignments()
