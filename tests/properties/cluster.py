@@ -37,6 +37,7 @@ class Cluster:
     policy: Policy = field(default_factory=lambda: Policy(max_rounds=300))
     now: float = 1.0
     queues: dict[str, ClusterQueue] = field(default_factory=dict)
+    local_queues: list[str] = field(default_factory=list)
     cohorts: dict[str, Cohort] = field(default_factory=dict)
     flavors: dict[str, ResourceFlavor] = field(default_factory=dict)
     topologies: dict[str, Topology] = field(default_factory=dict)
@@ -59,11 +60,15 @@ class Cluster:
         self.tell(events.FlavorChanged(flavor))
 
     def put_queue(self, queue: ClusterQueue) -> None:
-        is_new = queue.name not in self.queues
         self.queues[queue.name] = queue
         self.tell(events.ClusterQueueChanged(queue))
-        if is_new:
+        if queue.name not in self.local_queues:
+            self.local_queues.append(queue.name)
             self.tell(events.LocalQueueChanged(local_queue(queue.name)))
+
+    def drop_queue(self, name: str) -> None:
+        del self.queues[name]
+        self.tell(events.ClusterQueueGone(name))
 
     def put_cohort(self, cohort: Cohort) -> None:
         self.cohorts[cohort.name] = cohort
@@ -155,7 +160,7 @@ class Cluster:
             *[events.NodeChanged(one) for one in self.nodes.values()],
             *[events.CohortChanged(one) for one in self.cohorts.values()],
             *[events.ClusterQueueChanged(one) for one in self.queues.values()],
-            *[events.LocalQueueChanged(local_queue(name)) for name in self.queues],
+            *[events.LocalQueueChanged(local_queue(name)) for name in self.local_queues],
             *[events.WorkloadChanged(one) for one in self.workloads.values()],
         ]
 
@@ -166,11 +171,13 @@ def local_queue(name: str) -> LocalQueue:
 
 
 def holder_of(workload: Workload, admission: Admission, *, evicted: bool = False) -> Holder:
+    left = {pod_set.name: pod_set.count - pod_set.reclaimable for pod_set in workload.pod_sets}
     usage: dict[FlavorResource, int] = {}
     for pod_set in admission.pod_sets:
         for resource, amount in pod_set.usage.items():
             fr = FlavorResource(pod_set.flavors[resource], resource)
-            usage[fr] = usage.get(fr, 0) + amount
+            still = amount if left[pod_set.name] >= pod_set.count else amount // pod_set.count * left[pod_set.name]
+            usage[fr] = usage.get(fr, 0) + still
     return Holder(
         workload.uid,
         admission.cluster_queue,

@@ -10,7 +10,15 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from queues.core.cycle import decide
-from queues.core.model import Cohort, FlavorResource, PreemptionPolicy, QueueingStrategy, ResourceFlavor, Workload
+from queues.core.model import (
+    Cohort,
+    FlavorResource,
+    PreemptionPolicy,
+    QueueingStrategy,
+    ResourceFlavor,
+    StopPolicy,
+    Workload,
+)
 from queues.core.plan import Admit, Evict, Plan
 from queues.core.state import State
 from tests.oracle.flavors import assign, outcome
@@ -42,8 +50,12 @@ STEPS = (
     "priority",
     "back off",
     "queue",
+    "stop",
+    "drop queue",
     "cohort",
     "drop cohort",
+    "hold",
+    "pods end",
     "flavor",
     "restart",
 )
@@ -110,6 +122,18 @@ class History:
             case "queue":
                 name = self.draw(st.sampled_from(sorted(cluster.queues)))
                 cluster.put_queue(self.draw(cluster_queues(name, scarce=self.scarce)))
+            case "stop":
+                queue = cluster.queues[self.draw(st.sampled_from(sorted(cluster.queues)))]
+                stopped = queue.stop_policy is not StopPolicy.NONE
+                cluster.put_queue(replace(queue, stop_policy=StopPolicy.NONE if stopped else StopPolicy.HOLD))
+            case "drop queue" if len(cluster.queues) > 1:
+                cluster.drop_queue(self.draw(st.sampled_from(sorted(cluster.queues))))
+            case "hold" if (uid := self.pick(w.uid for w in cluster.waiting())) is not None:
+                self.edit(uid, held=self.draw(st.sampled_from(["inactive", None])))
+            case "pods end" if (uid := self.pick(cluster.workloads)) is not None:
+                first, *rest = cluster.workloads[uid].pod_sets
+                ended = self.draw(st.integers(first.reclaimable, first.count))
+                self.edit(uid, pod_sets=(replace(first, reclaimable=ended), *rest))
             case "cohort":
                 cluster.put_cohort(self.draw_cohort(self.draw(st.sampled_from(COHORTS))))
             case "drop cohort" if (name := self.pick(cluster.cohorts)) is not None:
@@ -209,7 +233,9 @@ class History:
         heads: list[Workload] = []
         strict: set[str] = set()
         for workload in cluster.waiting():
-            queue = cluster.queues[workload.queue.name]
+            queue = cluster.queues.get(workload.queue.name)
+            if queue is None or queue.stop_policy is not StopPolicy.NONE or workload.held is not None:
+                continue
             if workload.eligible_at <= cluster.now and queue.name not in strict:
                 heads.append(workload)
                 if queue.strategy is QueueingStrategy.STRICT_FIFO:
@@ -285,8 +311,9 @@ def keeps_quota(world: World, head: Workload) -> bool:
 def check_whole(workload: Workload, admission) -> None:
     assert [p.name for p in admission.pod_sets] == [p.name for p in workload.pod_sets]
     for pod_set, given_ in zip(workload.pod_sets, admission.pod_sets, strict=True):
-        assert (pod_set.min_count or pod_set.count) <= given_.count <= pod_set.count
-        wanted = {r: each * given_.count for r, each in pod_set.requests.items() if each}
+        most = pod_set.count - pod_set.reclaimable
+        assert min(most, pod_set.min_count or most) <= given_.count <= most
+        wanted = {r: each * given_.count for r, each in pod_set.requests.items() if each * given_.count}
         assert {r: amount for r, amount in given_.usage.items() if amount} == wanted
         assert set(wanted) <= set(given_.flavors)
 
