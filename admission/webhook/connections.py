@@ -1,9 +1,8 @@
 """TLS as the webhook speaks it: one context for all connections, made anew when the certificate files change.
 
-The context comes from files and settings, and a connection from whatever context is the newest when it begins, so a
-replaced certificate is served at once and nothing that is open breaks. Files that do not belong together, as they may
-be for a moment while they are replaced, never take the place of what works. No client may hold a thread: each gets
-its seconds for a handshake and for a request.
+A connection takes whatever context is the newest when it begins, so a replaced certificate is served at once and
+nothing that is open breaks. Files that do not belong together, as they may be for a moment while they are replaced,
+never take the place of what works. No client may hold a thread: each gets its seconds for a handshake and a request.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from admission import tls
-from admission.settings.configuration import TLSOptions
 
 logger = logging.getLogger(__name__)
 
@@ -26,27 +24,6 @@ _HANDSHAKE_SECONDS: Final = 5.0
 _REQUEST_SECONDS: Final = 10.0
 #: How often the files are looked at.
 _LOOK_EVERY_SECONDS: Final = 0.5
-
-_VERSIONS: Final = {
-    "": ssl.TLSVersion.TLSv1_2,
-    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
-    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
-}
-#: Go's names of the cipher suites, which Kubernetes' settings use, and OpenSSL's. Those of TLS 1.3 cannot be chosen.
-_CIPHERS: Final = {
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
-    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
-    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
-}
-#: Go's numbers of the curves. OpenSSL's binding here takes one.
-_CURVES: Final = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X25519"}
 
 
 class TLSConnection(ssl.SSLSocket):
@@ -86,18 +63,10 @@ class TLSContext(ssl.SSLContext):
         return super().wrap_socket(sock, *args, **kwargs)
 
 
-def context_of(folder: Path, options: TLSOptions | None) -> TLSContext:
+def context_of(folder: Path, oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> TLSContext:
     """A new context for the certificate in `folder`. Raises OSError (ssl.SSLError is one) when it cannot be used."""
-    options = options or TLSOptions()
     context = TLSContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _VERSIONS[options.min_version]
-    if options.cipher_suites:
-        unknown = [name for name in options.cipher_suites if name not in _CIPHERS]
-        if unknown:
-            raise ValueError(f"tls.cipherSuites: not available here: {', '.join(unknown)}")
-        context.set_ciphers(":".join(_CIPHERS[name] for name in options.cipher_suites))
-    if curve := next((_CURVES[number] for number in options.curve_preferences if number in _CURVES), None):
-        context.set_ecdh_curve(curve)
+    context.minimum_version = oldest
     context.load_cert_chain(folder / tls.CERTIFICATE_FILE, folder / tls.KEY_FILE)
     return context
 
@@ -105,9 +74,9 @@ def context_of(folder: Path, options: TLSOptions | None) -> TLSContext:
 class Serving:
     """The context for new connections."""
 
-    def __init__(self, folder: Path, options: TLSOptions | None) -> None:
+    def __init__(self, folder: Path, oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> None:
         self._folder = folder
-        self._options = options
+        self._oldest = oldest
         self._lock = threading.Lock()
         self._context: TLSContext | None = None
         self._seen: object = None
@@ -123,7 +92,7 @@ class Serving:
             state = self._state()
             if self._context is None or state != self._seen:
                 try:
-                    self._context = context_of(self._folder, self._options)
+                    self._context = context_of(self._folder, self._oldest)
                 except OSError as error:
                     if self._context is None:
                         raise

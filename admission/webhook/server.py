@@ -26,6 +26,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from admission import tls
 from admission.commands import lifeline
+from admission.commands.surroundings import oldest_tls
 from admission.settings import Settings
 from admission.webhook.app import create_app
 from admission.webhook.connections import Serving
@@ -103,7 +104,7 @@ class _Application(BaseApplication):  # type: ignore[misc]
         self._settings = settings
         self._kubeconfig = kubeconfig
         self._on_ready = on_ready
-        self._serving = Serving(Path(settings.webhook.cert_dir), settings.tls)
+        self._serving = Serving(Path(settings.webhook.cert_dir), oldest_tls(settings))
         self._caches: Any = None
         super().__init__()
 

@@ -13,7 +13,6 @@ import pytest
 from cryptography import x509
 
 from admission import tls
-from admission.settings.configuration import TLSOptions
 from admission.tls import Certificates, Need
 from admission.webhook.connections import Serving, context_of
 
@@ -140,7 +139,7 @@ def look_again(serving: Serving) -> None:
 def test_one_context_serves_until_the_files_change(tmp_path: Path) -> None:
     first, second = fresh(), fresh()
     tls.write_files(tmp_path, first)
-    serving = Serving(tmp_path, None)
+    serving = Serving(tmp_path)
     context = serving.context()
     look_again(serving)
     assert serving.context() is context
@@ -153,7 +152,7 @@ def test_one_context_serves_until_the_files_change(tmp_path: Path) -> None:
 def test_files_that_do_not_belong_together_change_nothing(tmp_path: Path) -> None:
     first, second = fresh(), fresh()
     tls.write_files(tmp_path, first)
-    serving = Serving(tmp_path, None)
+    serving = Serving(tmp_path)
     context = serving.context()
     (tmp_path / "tls.key").write_bytes(second.key)
     look_again(serving)
@@ -169,7 +168,7 @@ def test_a_mounted_secret_is_replaced_by_moving_a_link(tmp_path: Path) -> None:
     tls.write_files(tmp_path / "two", second)
     link = tmp_path / "mounted"
     link.symlink_to("one")
-    serving = Serving(link, None)
+    serving = Serving(link)
     serving.context()
     (tmp_path / "next").symlink_to("two")
     (tmp_path / "next").replace(link)
@@ -179,24 +178,20 @@ def test_a_mounted_secret_is_replaced_by_moving_a_link(tmp_path: Path) -> None:
 
 def test_without_files_there_is_no_context(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        Serving(tmp_path, None).context()
+        Serving(tmp_path).context()
 
 
-def test_the_settings_choose_version_and_ciphers(tmp_path: Path) -> None:
+def test_the_oldest_version_is_the_one_asked_for(tmp_path: Path) -> None:
     tls.write_files(tmp_path, fresh())
-    assert context_of(tmp_path, TLSOptions(min_version="VersionTLS13")).minimum_version is ssl.TLSVersion.TLSv1_3
-    chosen = context_of(tmp_path, TLSOptions(cipher_suites=("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",)))
-    names = {cipher["name"] for cipher in chosen.get_ciphers() if cipher["protocol"] != "TLSv1.3"}
-    assert names == {"ECDHE-ECDSA-AES256-GCM-SHA384"}
-    with pytest.raises(ValueError, match=r"tls\.cipherSuites"):
-        context_of(tmp_path, TLSOptions(cipher_suites=("TLS_NULL",)))
+    assert context_of(tmp_path).minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context_of(tmp_path, ssl.TLSVersion.TLSv1_3).minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 def test_a_silent_client_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("admission.webhook.connections._HANDSHAKE_SECONDS", 0.05)
     tls.write_files(tmp_path, fresh())
     ours, theirs = socket.socketpair()
-    with ours, context_of(tmp_path, None).wrap_socket(theirs, server_side=True, do_handshake_on_connect=False) as held:
+    with ours, context_of(tmp_path).wrap_socket(theirs, server_side=True, do_handshake_on_connect=False) as held:
         begun = time.monotonic()
         with pytest.raises(OSError, match="took too long"):
             held.do_handshake()
