@@ -81,6 +81,8 @@ def run(
     with _alone(state):
         place, effective = _placed(settings, listen, state)
         path = state / "settings.yaml"
+        # The journal's URL may have a password.
+        path.touch(mode=0o600)
         path.write_text(dump(effective), encoding="utf-8")
         os.environ[IDENTITY] = _identity(state)
         tree = Tree(effective, child_options(kubeconfig, str(path), verbose=verbose), passed_on(None, without))
@@ -237,11 +239,14 @@ def rotate(folder: str | None) -> None:
 
     state = _folder(folder, None)
     certificate = state / "serving" / CERTIFICATE_FILE
+    process = _running_in(state)
+    if process is None:
+        raise Fault(f"no muster dev runs with {state}", 2)
     try:
         before = certificate.read_bytes()
-        os.kill(int((state / _PID_FILE).read_text(encoding="utf-8")), signal.SIGUSR1)
-    except (OSError, ValueError) as error:
-        raise Fault(f"no muster dev runs with {state}: {error}", 2) from error
+        os.kill(process, signal.SIGUSR1)
+    except OSError as error:
+        raise Fault(f"the muster dev of {state} cannot be asked: {error}", 2) from error
     deadline = time.monotonic() + _ROTATION_SECONDS
     while certificate.read_bytes() == before:
         if time.monotonic() > deadline:
@@ -255,7 +260,7 @@ def rotate(folder: str | None) -> None:
 
 def _folder(named: str | None, settings: Settings | None) -> Path:
     folder = Path(named) if named else state_folder(settings or load()) / "dev"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder.resolve()
 
 
@@ -276,6 +281,16 @@ def _alone(folder: Path) -> Iterator[None]:
             file.truncate(0)
 
 
+def _running_in(folder: Path) -> int | None:
+    """The process that works in the folder. A file that nobody holds may name what is another program by now."""
+    with contextlib.suppress(OSError, ValueError), (folder / _PID_FILE).open(encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(file.read())
+    return None
+
+
 def _identity(folder: Path) -> str:
     """The holder of the leader's Lease: the same after a restart, which so goes on at once."""
     file = folder / "identity"
@@ -284,12 +299,18 @@ def _identity(folder: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
+def _listened(listen: str) -> tuple[str, int]:
+    """Host and port of `--listen`."""
+    with contextlib.suppress(ValueError):
+        where = host_and_port(listen)
+        if where is not None and where[0] and 0 <= where[1] <= 65535:
+            return where
+    raise Fault(f"--listen {listen!r}: write HOST:PORT, an address that the API server can reach", 2)
+
+
 def _placed(settings: Settings, listen: str, folder: Path) -> tuple[Place, Settings]:
     """Where this instance listens, and settings to that effect. What has a fixed port by default gets a free one."""
-    where = host_and_port(listen) if ":" in listen else None
-    if where is None or not where[0]:
-        raise Fault(f"--listen {listen!r}: write HOST:PORT, an address that the API server can reach", 2)
-    host, port = where
+    host, port = _listened(listen)
     defaults = Settings()
     inspection, visibility = settings.muster.inspection, settings.visibility_server
     wanted = {"webhook": port}

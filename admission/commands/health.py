@@ -53,7 +53,7 @@ async def _answer(request: bytes, questions: Mapping[str, Question]) -> tuple[HT
 
 
 def address(text: str) -> tuple[str, int] | None:
-    """Host and port of a bind address like `:8081`; None when it is turned off ("0" or empty)."""
+    """Host and port of a bind address like `:8081`; None when turned off ("0" or empty). ValueError for others."""
     if text in {"", "0"}:
         return None
     host, _, port = text.rpartition(":")

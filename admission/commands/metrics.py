@@ -48,7 +48,8 @@ class Doorkeeper:
     async def status(self, authorization: str) -> int:
         """200, 401 or 403; 503 when the API server cannot be asked."""
         scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or not token.isascii() or not token.isprintable():
             return 401
         key = hashlib.sha256(token.encode()).digest()
         now = asyncio.get_running_loop().time()
@@ -56,7 +57,7 @@ class Doorkeeper:
         if answer and now - answered_at < _BELIEVED_SECONDS:
             return answer
         try:
-            answer = await self._asked(token.strip())
+            answer = await self._asked(token)
         except ApiError as error:
             logger.warning("a caller of the metrics cannot be reviewed", extra={"error": str(error)})
             return 503

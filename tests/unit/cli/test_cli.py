@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,10 @@ def muster(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["queues"], "there is no kubeconfig"),
         (["explain", "nothing"], "'nothing' is not NAMESPACE/NAME"),
         (["dev", "--listen", "9443", "--dir", "state"], "write HOST:PORT"),
+        (["dev", "--listen", "here:there", "--dir", "state"], "write HOST:PORT"),
+        (["dev", "--listen", "127.0.0.1:65536", "--dir", "state"], "write HOST:PORT"),
         (["dev", "--rotate", "--dir", "state"], "no muster dev runs with"),
+        (["dev", "--rotate", "--dir", "killed"], "no muster dev runs with"),
         (["queues", "--colour"], "No such option"),
     ],
 )
@@ -37,6 +41,8 @@ def test_a_mistake_is_one_sentence_and_status_2(tmp_path: Path, arguments: list[
     (tmp_path / "bad.yaml").write_text(
         "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwebhook: {prt: 1}\n"
     )
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "killed" / "muster.pid").write_text(str(os.getpid()))
     ended = muster(*arguments, cwd=tmp_path)
     assert want in ended.stderr
     assert "Traceback" not in ended.stderr
