@@ -181,10 +181,15 @@ def explain(kubeconfig: str | None, output: str, workload: str) -> None:
 
 def main() -> None:
     """Entry point."""
+    from admission.commands import lifeline
     from admission.commands.faults import Fault
 
     try:
         cli.main(standalone_mode=False)
+    except SystemExit as end:  # so gunicorn ends
+        if end.code in {0, None}:
+            lifeline.leave()
+        raise
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
@@ -193,6 +198,7 @@ def main() -> None:
     except Fault as fault:
         click.echo(f"muster: {fault}", err=True)
         sys.exit(fault.status)
+    lifeline.leave()
 
 
 if __name__ == "__main__":

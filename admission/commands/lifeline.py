@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -44,6 +45,15 @@ def tell(state: str) -> None:
         # A parent that does not listen any more is about to end this process.
         with contextlib.suppress(OSError):
             os.write(int(descriptor), state.encode() + b"\n")
+
+
+def leave() -> None:
+    """End a child that has ended in order: half a second of taking the interpreter apart would serve nobody."""
+    if PARENT in os.environ:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _watch(parent: int) -> None:
