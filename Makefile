@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup control-plane demo test test-unit test-properties test-cluster lint format generate lock clean
+.PHONY: help setup control-plane demo test test-unit test-properties test-cluster soak lint format generate lock clean
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -37,6 +37,10 @@ test-properties: $(READY)  ## Invariants under random events
 
 test-cluster: control-plane  ## Against a real control plane
 	$(BIN)/python -m pytest tests/cluster
+
+soak: control-plane  ## Invariants for millions of steps, and 50 kills during a run of 2,000 workloads
+	MUSTER_PROPERTIES=soak $(BIN)/python -m pytest tests/properties
+	MUSTER_KILLS=50 MUSTER_KILL_WORKLOADS=2000 $(BIN)/python -m pytest tests/cluster/test_kills.py
 
 lint: $(READY)  ## ruff, mypy --strict, import contracts, stale generated files
 	$(BIN)/ruff check .
