@@ -6,18 +6,16 @@ integers and no matter of clocks. Muster's own word (statuses of queues, metrics
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
-
-import requests
 
 from examples.demo.manifests import COHORTS, GANG_LABEL, GPU
 from examples.demo.trace import Gang
-from tests.controlplane.cluster import Api, ApiError
+from tests.controlplane.cluster import Api
 
 COHORT_OF = {team: cohort for cohort, teams in COHORTS.items() for team in teams}
 NOMINAL = {cohort: sum(teams.values()) for cohort, teams in COHORTS.items()}
@@ -86,33 +84,11 @@ class Auditor:
 
     def start(self) -> None:
         for kind in self.KINDS:
-            threading.Thread(target=self._follow, args=(kind,), daemon=True).start()
+            told = (kind, partial(self._add, kind), lambda: self._running)
+            threading.Thread(target=self.api.follow, args=told, daemon=True).start()
 
     def stop(self) -> None:
         self._running = False
-
-    def _follow(self, kind: str) -> None:
-        revision = None
-        while self._running:
-            try:
-                if revision is None:
-                    listed = self.api.request("GET", self.api.path(kind))
-                    revision = listed["metadata"]["resourceVersion"]
-                    for obj in listed["items"]:
-                        self._add(kind, "ADDED", obj)
-                params = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": "300"}
-                with self.api.session().get(
-                    self.api.server + self.api.path(kind), stream=True, timeout=(10, 400), params=params
-                ) as stream:
-                    for line in stream.iter_lines(chunk_size=1):
-                        event = json.loads(line)
-                        if event["type"] == "ERROR":
-                            revision = None
-                            break
-                        revision = event["object"]["metadata"]["resourceVersion"]
-                        self._add(kind, event["type"], event["object"])
-            except (requests.RequestException, ApiError, ValueError):
-                time.sleep(0.2)
 
     def _add(self, kind: str, event: str, obj: dict[str, Any]) -> None:
         seen = Seen(int(obj["metadata"]["resourceVersion"]), time.monotonic(), None if event == "DELETED" else obj)

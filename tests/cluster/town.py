@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import requests
 import yaml
 
 from admission.commands import lifeline
-from tests.controlplane.cluster import KUEUE, Api, ApiError, ControlPlane, eventually
+from tests.controlplane.cluster import KUEUE, Api, ControlPlane, eventually
 
 ROOT = Path(__file__).parents[2]
 GPU = "nvidia.com/gpu"
@@ -214,33 +212,11 @@ class Trails:
 
     def start(self) -> None:
         for kind in self.KINDS:
-            threading.Thread(target=self._follow, args=(kind,), daemon=True).start()
+            told = (kind, partial(self._add, kind), lambda: self._running)
+            threading.Thread(target=self.api.follow, args=told, daemon=True).start()
 
     def stop(self) -> None:
         self._running = False
-
-    def _follow(self, kind: str) -> None:
-        revision = None
-        while self._running:
-            try:
-                if revision is None:
-                    listed = self.api.request("GET", self.api.path(kind))
-                    revision = listed["metadata"]["resourceVersion"]
-                    for obj in listed["items"]:
-                        self._add(kind, "ADDED", obj)
-                params = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": "300"}
-                with self.api.session().get(
-                    self.api.server + self.api.path(kind), stream=True, timeout=(10, 400), params=params
-                ) as stream:
-                    for line in stream.iter_lines(chunk_size=1):
-                        event = json.loads(line)
-                        if event["type"] == "ERROR":
-                            revision = None
-                            break
-                        revision = event["object"]["metadata"]["resourceVersion"]
-                        self._add(kind, event["type"], event["object"])
-            except (requests.RequestException, ApiError, ValueError, KeyError):
-                time.sleep(0.2)
 
     def _add(self, kind: str, event: str, obj: dict[str, Any]) -> None:
         seen = Seen(int(obj["metadata"]["resourceVersion"]), None if event == "DELETED" else obj)

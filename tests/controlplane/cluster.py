@@ -1,8 +1,7 @@
 """One running control plane: etcd and kube-apiserver, and on request controllers, scheduler and fake nodes (kwok).
 
 Everything listens on loopback, on free ports, below one temporary folder that holds certificates, data and logs.
-`ControlPlane` starts and stops it; `Api` is a thin synchronous REST client for tests, which is not Muster's own client,
-so that a fault of that one cannot hide itself.
+`ControlPlane` starts and stops it; whatever of it does not come up is an error that shows its log.
 """
 
 from __future__ import annotations
@@ -10,17 +9,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import datetime as dt
-import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,184 +28,19 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from tests.controlplane.api import KINDS, KUEUE, Api, ApiError, eventually
 from tests.controlplane.build import programs_folder
+
+__all__ = ["KINDS", "KUEUE", "Api", "ApiError", "Authority", "ControlPlane", "eventually", "free_port", "private_pem"]
 
 #: What fake nodes and pods do by themselves.
 STAGES = Path(__file__).parent / "stages.yaml"
-
-KUEUE = "kueue.x-k8s.io/v1beta2"
-#: kind -> (apiVersion, plural, namespaced)
-KINDS: dict[str, tuple[str, str, bool]] = {
-    "ClusterQueue": (KUEUE, "clusterqueues", False),
-    "LocalQueue": (KUEUE, "localqueues", True),
-    "ResourceFlavor": (KUEUE, "resourceflavors", False),
-    "Workload": (KUEUE, "workloads", True),
-    "Cohort": (KUEUE, "cohorts", False),
-    "AdmissionCheck": (KUEUE, "admissionchecks", False),
-    "WorkloadPriorityClass": (KUEUE, "workloadpriorityclasses", False),
-    "Topology": (KUEUE, "topologies", False),
-    "ProvisioningRequestConfig": (KUEUE, "provisioningrequestconfigs", False),
-    "MultiKueueConfig": (KUEUE, "multikueueconfigs", False),
-    "MultiKueueCluster": (KUEUE, "multikueueclusters", False),
-    "CustomResourceDefinition": ("apiextensions.k8s.io/v1", "customresourcedefinitions", False),
-    "APIService": ("apiregistration.k8s.io/v1", "apiservices", False),
-    "Job": ("batch/v1", "jobs", True),
-    "Deployment": ("apps/v1", "deployments", True),
-    "DaemonSet": ("apps/v1", "daemonsets", True),
-    "Pod": ("v1", "pods", True),
-    "Node": ("v1", "nodes", False),
-    "Namespace": ("v1", "namespaces", False),
-    "LimitRange": ("v1", "limitranges", True),
-    "Event": ("v1", "events", True),
-    "ConfigMap": ("v1", "configmaps", True),
-    "Secret": ("v1", "secrets", True),
-    "Service": ("v1", "services", True),
-    "ServiceAccount": ("v1", "serviceaccounts", True),
-    "RuntimeClass": ("node.k8s.io/v1", "runtimeclasses", False),
-    "DeviceClass": ("resource.k8s.io/v1", "deviceclasses", False),
-    "ResourceClaim": ("resource.k8s.io/v1", "resourceclaims", True),
-    "ResourceClaimTemplate": ("resource.k8s.io/v1", "resourceclaimtemplates", True),
-    "PriorityClass": ("scheduling.k8s.io/v1", "priorityclasses", False),
-    "Lease": ("coordination.k8s.io/v1", "leases", True),
-    "Role": ("rbac.authorization.k8s.io/v1", "roles", True),
-    "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings", True),
-    "ClusterRole": ("rbac.authorization.k8s.io/v1", "clusterroles", False),
-    "ClusterRoleBinding": ("rbac.authorization.k8s.io/v1", "clusterrolebindings", False),
-    "MutatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False),
-    "ValidatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False),
-    "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", False),
-    "ValidatingAdmissionPolicyBinding": (
-        "admissionregistration.k8s.io/v1",
-        "validatingadmissionpolicybindings",
-        False,
-    ),
-}
 
 
 def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return int(s.getsockname()[1])
-
-
-def eventually(question: Callable[[], Any], *, seconds: float = 10, every: float = 0.05, message: str = "") -> Any:
-    """Asks until the answer is true and returns it; fails with the last answer."""
-    deadline, last = time.monotonic() + seconds, None
-    while True:
-        try:
-            answer = question()
-            if answer:
-                return answer
-            last = repr(answer)
-        except (ApiError, AssertionError, KeyError, TypeError, IndexError) as error:
-            last = repr(error)
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {message or question} (last: {last:.500})")
-        time.sleep(every)
-
-
-class ApiError(Exception):
-    """The API server refused; `status` is the HTTP code."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {message}")
-        self.status, self.message = status, message
-
-
-class Api:
-    """Thin REST client for one user of one API server; safe to use from several threads."""
-
-    def __init__(self, server: str, token: str, ca: str) -> None:
-        self.server, self.token, self.ca = server, token, ca
-        self._local = threading.local()
-
-    def session(self) -> requests.Session:
-        session = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = requests.Session()
-            session.verify, session.trust_env = self.ca, False
-            session.headers["Authorization"] = "Bearer " + self.token
-        return session
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        params: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
-        timeout: float = 40,
-    ) -> Any:
-        data = None if body is None else json.dumps(body)
-        response = self.session().request(
-            method,
-            self.server + path,
-            data=data,
-            params=params,
-            timeout=timeout,
-            headers={"Content-Type": content_type},
-        )
-        is_json = response.headers.get("Content-Type", "").startswith("application/json")
-        if response.status_code >= 400:
-            message = response.text
-            with contextlib.suppress(ValueError):
-                message = response.json().get("message", message)
-            raise ApiError(response.status_code, message)
-        return response.json() if is_json else response.text
-
-    @staticmethod
-    def path(kind: str, namespace: str | None = None, name: str | None = None, sub: str | None = None) -> str:
-        version, plural, namespaced = KINDS[kind]
-        parts = ["api" if "/" not in version else "apis", version]
-        if namespaced and namespace:
-            parts += ["namespaces", namespace]
-        return "/" + "/".join([*parts, plural, *([name] if name else []), *([sub] if sub else [])])
-
-    def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any]:
-        return self.request("GET", self.path(kind, namespace, name))
-
-    def find(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any] | None:
-        """The object, or None where there is none."""
-        try:
-            return self.get(kind, name, namespace)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
-
-    def list(self, kind: str, namespace: str | None = None, selector: str | None = None) -> list[dict[str, Any]]:
-        params = {"labelSelector": selector} if selector else None
-        found = self.request("GET", self.path(kind, namespace), params=params)["items"]
-        return [{"kind": kind, "apiVersion": KINDS[kind][0], **item} for item in found]
-
-    def create(self, obj: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
-        params = {"dryRun": "All"} if dry_run else None
-        return self.request("POST", self.path(obj["kind"], obj["metadata"].get("namespace")), obj, params=params)
-
-    def apply(self, obj: dict[str, Any], *, manager: str = "tests") -> dict[str, Any]:
-        """Server-side apply, forced."""
-        path = self.path(obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"])
-        params = {"fieldManager": manager, "force": "true"}
-        return self.request("PATCH", path, obj, params=params, content_type="application/apply-patch+yaml")
-
-    def patch(
-        self, kind: str, name: str, body: Any, namespace: str | None = None, *, sub: str | None = None
-    ) -> dict[str, Any]:
-        """JSON merge patch, or a JSON patch where the body is a list."""
-        content_type = "application/json-patch+json" if isinstance(body, list) else "application/merge-patch+json"
-        return self.request("PATCH", self.path(kind, namespace, name, sub), body, content_type=content_type)
-
-    def delete(self, kind: str, name: str, namespace: str | None = None, *, grace: int | None = None) -> None:
-        """Background deletion; that there is no such object is no failure."""
-        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-        if grace is not None:
-            body["gracePeriodSeconds"] = grace
-        try:
-            self.request("DELETE", self.path(kind, namespace, name), body)
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
 
 class Authority:
