@@ -52,7 +52,7 @@ from queues.core.model import (
     Uid,
     Workload,
 )
-from queues.core.plan import Admit, Decision, Evict, Hold, Plan
+from queues.core.plan import Admit, Decision, Evict, GiveUp, Hold, Place, Plan
 from queues.core.policy import Policy
 from queues.core.state import State
 
@@ -422,8 +422,11 @@ class Play:
             match decision:
                 case Admit(uid, admission):
                     self.change(replace(self.objects[uid], admission=admission, evicted=False))
-                case Evict(uid):
-                    self.change(replace(self.objects[uid], evicted=True))
+                case Place(uid, admission):
+                    changed = replace(self.objects[uid], admission=admission, failed_hosts=(), is_to_be_placed=False)
+                    self.change(changed)
+                case Evict(uid) | GiveUp(uid):
+                    self.change(replace(self.objects[uid], evicted=True, failed_hosts=()))
                 case Hold():
                     pass
         return plan

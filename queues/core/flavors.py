@@ -67,6 +67,7 @@ class PodSetPlan:
     flavors: dict[ResourceName, FlavorName] = field(default_factory=dict)
     usage: dict[ResourceName, int] = field(default_factory=dict)
     topology: TopologyAssignment | None = None
+    is_delayed: bool = False
 
 
 @dataclass(slots=True)

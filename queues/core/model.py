@@ -325,13 +325,17 @@ class TopologyAssignment:
 
 @dataclass(frozen=True, slots=True)
 class PodSetAssignment:
-    """`usage` is the total for `count` pods, as charged at admission."""
+    """`usage` is the total for `count` pods, as charged at admission.
+
+    `is_delayed`: the pods go by topology, but where is only decided once the checks of the admission are ready.
+    """
 
     name: str
     count: int
     flavors: Mapping[ResourceName, FlavorName]
     usage: Mapping[ResourceName, int]
     topology: TopologyAssignment | None = None
+    is_delayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +356,9 @@ class Workload:
     ends (0: now). `held` names why the shell keeps it out of the queue (inactive, gated, on hold, replacement pods
     missing, checks failed), `misconfigured` what only an edit can mend (for instance a LimitRange violation); None
     means neither. `preemption_gates` are the closed ones: while there are any, it may not evict others. `admission` is
-    what it holds; while `evicted` it goes on holding it until the shell says otherwise. `generation` changes when the
-    spec does.
+    what it holds; while `evicted` it goes on holding it until the shell says otherwise. `failed_hosts` are those of
+    its assignment whose pods need another one; `is_to_be_placed`: its delayed pod sets can get their topology now.
+    `generation` changes when the spec does.
     """
 
     uid: Uid
@@ -369,5 +374,7 @@ class Workload:
     preemption_gates: tuple[str, ...] = ()
     admission: Admission | None = None
     evicted: bool = False
+    failed_hosts: tuple[str, ...] = ()
+    is_to_be_placed: bool = False
     generation: int = 0
     job_uid: str = ""

@@ -186,7 +186,7 @@ class _Judge:
             self.books.simulate(victim, gone=False)
         if not entry.fits_now:
             return None
-        places = self._find_places(plans_to_place(self.queue, entry.assignment))
+        places = self._find_places(plans_to_place(self.state.world, self.queue, entry.assignment))
         if isinstance(places, Refusal):
             return None
         _set_places(entry.assignment, places)
@@ -198,7 +198,7 @@ class _Judge:
         entry = Entry(self.record, self.queue, assignment)
         if not still_fits(self.state, entry):
             return None
-        places = self._find_places(plans_to_place(self.queue, assignment))
+        places = self._find_places(plans_to_place(self.state.world, self.queue, assignment))
         if isinstance(places, Refusal):
             return None
         _set_places(assignment, places)
@@ -213,7 +213,7 @@ class _Judge:
             if not _fits_ahead(self.queue, claim.usage):
                 return None
             assignment = Assignment(_plans_again(self.record, claim), dict(claim.usage), Mode.PREEMPT)
-            places = self._find_places(plans_to_place(self.queue, assignment))
+            places = self._find_places(plans_to_place(self.state.world, self.queue, assignment))
             if isinstance(places, Refusal):
                 return None
             _set_places(assignment, places)
@@ -242,7 +242,7 @@ class _Judge:
         entry = Entry(self.record, self.queue, assignment)
         if assignment.mode is Mode.NO_FIT:
             return entry
-        plans = plans_to_place(self.queue, assignment)
+        plans = plans_to_place(self.state.world, self.queue, assignment)
         if plans:
             self._place(entry, plans)
         if assignment.mode in (Mode.NO_CANDIDATES, Mode.PREEMPT, Mode.RECLAIM) and probe is not _probe_ahead:
@@ -365,4 +365,4 @@ def _plans_again(record: WorkloadRecord, claim: Claim) -> list[PodSetPlan]:
 
 def _pod_set_assignment(plan: PodSetPlan) -> PodSetAssignment:
     usage = {name: plan.usage[name] for name in plan.flavors}
-    return PodSetAssignment(plan.pod_set.name, plan.count, plan.flavors, usage, plan.topology)
+    return PodSetAssignment(plan.pod_set.name, plan.count, plan.flavors, usage, plan.topology, plan.is_delayed)

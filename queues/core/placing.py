@@ -7,6 +7,7 @@ as a refusal.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from queues.core.activity import World
 from queues.core.flavors import Assignment, PodSetPlan, asks_for_topology
@@ -19,14 +20,38 @@ from queues.core.topology.placement import NoPlacement, assuming, place, still_f
 
 Places = dict[str, TopologyAssignment]
 
+#: Controllers of checks that decide where pods can run.
+MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
+PROVISIONING: Final = "kueue.x-k8s.io/provisioning-request"
 
-def plans_to_place(queue: QueueRecord, assignment: Assignment) -> list[PodSetPlan]:
-    """The pod sets that need a place: those that ask for topology, or all where every flavor has one."""
-    return [
-        plan
-        for plan in assignment.plans
-        if plan.count and (queue.is_topology_only or asks_for_topology(plan.pod_set.topology))
-    ]
+
+def plans_to_place(world: World, queue: QueueRecord, assignment: Assignment) -> list[PodSetPlan]:
+    """The pod sets that need a place now: those that ask for topology, or all where every flavor has one.
+
+    Where a check decides on which nodes the pods can run, or in which cluster, the topology is decided after it.
+    """
+    found = []
+    for plan in assignment.plans:
+        if plan.count and (queue.is_topology_only or asks_for_topology(plan.pod_set.topology)):
+            plan.is_delayed = is_delayed(world, queue, plan.flavors.values())
+            if not plan.is_delayed:
+                found.append(plan)
+    return found
+
+
+def is_delayed(world: World, queue: QueueRecord, flavors: Iterable[FlavorName]) -> bool:
+    """Whether a check of the queue makes the nodes for pods with these flavors, or sends the pods elsewhere."""
+    if queue.spec is None:
+        return False
+    assigned = set(flavors)
+    for rule in queue.spec.checks:
+        check = world.checks.get(rule.name)
+        if check is None:
+            continue
+        is_covered = not rule.on_flavors or not assigned.isdisjoint(rule.on_flavors)
+        if check.controller == MULTIKUEUE or (check.controller == PROVISIONING and is_covered):
+            return True
+    return False
 
 
 def find_places(

@@ -34,6 +34,23 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The same quota with other places for pods: a failed host is replaced, or a delayed topology is decided now."""
+
+    uid: Uid
+    admission: Admission
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """There is no other place for the pods of these failed hosts: the workload has to start again somewhere else."""
+
+    uid: Uid
+    hosts: tuple[str, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """The workload goes on waiting, for this reason. Emitted when the reason changed, not every cycle."""
 
@@ -41,6 +58,6 @@ class Hold:
     reason: Reason
 
 
-Decision = Admit | Evict | Hold
+Decision = Admit | Evict | Place | GiveUp | Hold
 
 Plan = tuple[Decision, ...]

@@ -53,14 +53,13 @@ class AdmissionFairSharing:
 class TopologyRules:
     """Kueue's feature gates of these names.
 
-    `is_balanced`: TASBalancedPlacement. `respects_preferences`: TASRespectNodeAffinityPreferred. `replaces_nodes`:
-    TASFailedNodeReplacement. `fails_fast`: TASFailedNodeReplacementFailFast, without which pods of a failed node wait
-    for another one. `mixes_profiles`: TASProfileMixed, without which everything is placed as BestFit.
+    `is_balanced`: TASBalancedPlacement. `respects_preferences`: TASRespectNodeAffinityPreferred. `fails_fast`:
+    TASFailedNodeReplacementFailFast, without which pods of a failed node wait for another one. `mixes_profiles`:
+    TASProfileMixed, without which everything is placed as BestFit.
     """
 
     is_balanced: bool = False
     respects_preferences: bool = False
-    replaces_nodes: bool = True
     fails_fast: bool = True
     mixes_profiles: bool = True
 

@@ -34,6 +34,7 @@ from queues.core.past import PastUse
 from queues.core.policy import Policy
 from queues.core.readings import Readings
 from queues.core.records import Activity, QueueRecord, Stage, WorkloadRecord
+from queues.core.second_pass import SecondPass
 from queues.core.waiting import Waiting
 
 
@@ -46,6 +47,7 @@ class State(Readings):
         self.waiting = Waiting(self.books, self.world)
         self.workloads: dict[Uid, WorkloadRecord] = {}
         self.past = PastUse(self.books, self.waiting)
+        self.second_pass = SecondPass(self.books, self.world)
         self._cohorts: dict[CohortName, Cohort] = {}
         self.policy: Policy | None = None
         self._ready: dict[Uid, bool] = {}
@@ -151,6 +153,7 @@ class State(Readings):
         if record.evicted and not evicted:
             self.books.spare(record)
         record.evicted = evicted
+        self.second_pass.told(record)
         if admission.admitted:
             self.past.confirmed(record)
 
@@ -167,6 +170,7 @@ class State(Readings):
     def release(self, record: WorkloadRecord) -> None:
         """The workload holds nothing any more."""
         queue = record.holder
+        self.second_pass.forget(record.uid)
         self.books.drop(record)
         self.past.left(record)
         if queue is not None:

@@ -16,7 +16,7 @@ from typing import assert_never
 from queues.core.cycle import decide
 from queues.core.events import Event, WorkloadChanged, WorkloadGone
 from queues.core.model import Timestamp, Uid, Workload
-from queues.core.plan import Admit, Evict, Hold, Plan
+from queues.core.plan import Admit, Evict, GiveUp, Hold, Place, Plan
 from queues.core.policy import Policy
 from queues.core.state import State
 
@@ -79,10 +79,12 @@ def replay(state: State, arrivals: Iterable[Arrival], policy: Policy) -> Iterato
                         state.apply(WorkloadChanged(replace(known[uid].workload, admission=held)))
                         heapq.heappush(agenda, (now + known[uid].run_for, run[uid], uid))
                         yield Happening(now, uid, Turn.STARTED)
-                    case Evict(uid):
+                    case Evict(uid) | GiveUp(uid):
                         running.discard(uid)
                         state.apply(WorkloadChanged(known[uid].workload))
                         yield Happening(now, uid, Turn.PREEMPTED)
+                    case Place(uid, admission):
+                        state.apply(WorkloadChanged(replace(known[uid].workload, admission=admission)))
                     case Hold():
                         pass
                     case _:

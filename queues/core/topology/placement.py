@@ -160,7 +160,7 @@ def _place_unit(
     scores = domains.scores_of(flavor, unit.like, nodes) if rules.respects_preferences else None
     found = searched(tree, counted(tree, leaves, wish, led, scores), wish)
     if isinstance(found, Shortfall):
-        return _no_placement(name, topology, wish, found, nodes)
+        return no_placement(name, topology, wish, found, nodes)
     return _assignments(tree, unit, found)
 
 
@@ -228,9 +228,7 @@ def _assignments(tree: Tree, unit: _Unit, found: Found) -> Placement:
     return result
 
 
-def _no_placement(
-    name: str, topology: TopologyName, wish: Wish, shortfall: Shortfall, nodes: NodeCounts
-) -> NoPlacement:
+def no_placement(name: str, topology: TopologyName, wish: Wish, shortfall: Shortfall, nodes: NodeCounts) -> NoPlacement:
     unit = "pod(s)" if wish.slice_size == 1 else "slice(s)"
     message = f'topology "{topology}" ' + (
         f"allows to fit only {shortfall.slices} out of {wish.slices} {unit}"
