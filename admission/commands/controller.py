@@ -55,7 +55,8 @@ async def _work(settings: Settings, kubeconfig: str | None, stop: asyncio.Event,
     connection = settings.client_connection
     memory = Memory(settings)
     async with await connect(kubeconfig, qps=connection.qps, burst=connection.burst, component="controller") as client:
-        controller = Controller(client, settings, memory, decides=decides)
+        recalled = None if settings.admission_fair_sharing is None else memory.recall()
+        controller = Controller(client, settings, memory, decides=decides, recalled=recalled)
         beside = [
             asyncio.ensure_future(_tell(controller, memory)),
             asyncio.ensure_future(_show(controller, client, settings)),

@@ -10,6 +10,8 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +20,7 @@ from admission.settings import Settings
 
 if TYPE_CHECKING:
     from admission.controllers.reporting import Health
-    from queues.journal.entries import Entry
+    from queues.journal.entries import Entry, PastUseRow
     from queues.journal.writer import Journal
 
 logger = logging.getLogger(__name__)
@@ -68,6 +70,27 @@ class Memory:
     def open(self) -> None:
         """Begin to open it, in a thread."""
         threading.Thread(target=self._open, name="journal opening", daemon=True).start()
+
+    def recall(self) -> Future[Sequence[PastUseRow]]:
+        """What LocalQueues used lately, as far as it is remembered; nothing where the database does not say."""
+        found: Future[Sequence[PastUseRow]] = Future()
+        threading.Thread(target=lambda: found.set_result(self._past_use()), name="journal recall", daemon=True).start()
+        return found
+
+    def _past_use(self) -> Sequence[PastUseRow]:
+        try:
+            from queues.journal import read
+            from queues.journal.database import open_database
+
+            engine = open_database(self._url)
+            try:
+                with engine.connect() as connection:
+                    return read.past_use(connection)
+            finally:
+                engine.dispose()
+        except Exception as error:  # noqa: BLE001  # as above; a journal that is new, or a version behind, is one of them
+            logger.info("the journal remembers no past use", extra={"error": str(error)[:500]})
+            return ()
 
     def close(self, timeout: float) -> bool:
         """Write what waits, for at most `timeout` seconds; False where something is left behind."""

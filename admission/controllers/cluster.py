@@ -28,6 +28,7 @@ from admission.settings import Settings
 from queues.core import events, model
 from queues.core.plan import Admit, Decision, Evict
 from queues.core.state import State
+from queues.journal.entries import PastUseRow
 
 log = logging.getLogger(__name__)
 
@@ -219,6 +220,13 @@ class Cluster:
                 self.dirty.cluster_queues[each.spec.cluster_queue] = None
         self._queue_workloads(key)
         self._units_of(key.namespace)
+
+    def recall(self, row: PastUseRow) -> None:
+        """What the journal remembers of a LocalQueue, unless that is another one of the same name."""
+        queue = self.tables.local_queues.get(row.namespace, row.name)
+        if queue is not None and queue.metadata.uid == row.uid:
+            key = model.ObjectKey(row.namespace, row.name)
+            self.apply(events.UsageRestored(key, observe.consumed(row.consumed), row.at))
 
     def _queue_workloads(self, queue: Key) -> None:
         for workload in self.tables.workloads.where("queue", tuple(queue)):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 
 from admission.api.quantities import parse
 from admission.controllers.act import Actor
@@ -43,12 +44,14 @@ from queues.core.cycle import decide
 from queues.core.model import ResourceName
 from queues.core.plan import Hold
 from queues.core.policy import AdmissionFairSharing, FairSharing, FairStrategy, Policy, QuotaCheck
+from queues.journal.entries import PastUseRow
 
 log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP = 30.0
 _HEALTH_EVERY = 10.0
 _LAST_WRITES = 1.5
+_LONGEST_RECALL = 3.0
 
 
 class NotSyncedError(Exception):
@@ -64,6 +67,7 @@ class Controller:
     """`journal` gets everything that is told; `metrics` has the registry that is served.
 
     Who does not decide (`decides`) keeps statuses, finalizers, lifecycle and gangs going, and gives no quota.
+    `recalled` is what the journal remembers of past use; where it does not come in time, the statuses have to do.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Controller:
         metrics: Metrics | None = None,
         clock: Callable[[], float] = time.time,
         decides: bool = True,
+        recalled: Future[Sequence[PastUseRow]] | None = None,
     ) -> None:
         self.metrics = metrics if metrics is not None else Metrics(settings)
         self.ready = asyncio.Event()
@@ -83,6 +88,7 @@ class Controller:
         self._decides = decides
         self._patience = settings.controller.cache_sync_timeout
         self._policy = policy(settings)
+        self._recalled = recalled
         control = settings.muster.controller
         self._inbox = Inbox(gather=control.batch_window)
         self._wakes = Wakes()
@@ -139,6 +145,7 @@ class Controller:
         while len(self._inbox):
             for item in self._inbox.drain():
                 self._cluster.fill(item)
+        await self._recall()
         now = self._clock()
         self._cluster.tell_everything()
         self._desk.catch_up(now)
@@ -147,6 +154,18 @@ class Controller:
         self._wakes.at(OfHealth(), now + _HEALTH_EVERY)
         self.ready.set()
         log.info("all informers are synced", extra={"workloads": len(self._cluster.tables.workloads)})
+
+    async def _recall(self) -> None:
+        """What the journal remembers of LocalQueues that are still there; the newest counts, here or in a status."""
+        if self._recalled is None:
+            return
+        try:
+            rows = await asyncio.wait_for(asyncio.wrap_future(self._recalled), _LONGEST_RECALL)
+        except TimeoutError:
+            log.warning("the journal does not say in time what was used lately; the statuses of LocalQueues do")
+            return
+        for row in rows:
+            self._cluster.recall(row)
 
     def turn(self, now: float) -> None:
         """One look at everything that happened since the last one, and what follows from it."""

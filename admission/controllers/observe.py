@@ -6,7 +6,7 @@ server without webhooks lets it in. They must never look at anything but their a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
@@ -152,13 +152,18 @@ def past_use(obj: kueue.LocalQueue) -> events.UsageRestored | None:
     told = None if sharing is None else sharing.admission_fair_sharing_status
     if told is None or not told.last_update:
         return None
-    consumed: dict[model.ResourceName, Fraction] = {}
-    for name, text in told.consumed_resources.items():
+    return events.UsageRestored(local_queue(obj).key, consumed(told.consumed_resources), epoch(told.last_update))
+
+
+def consumed(quantities: Mapping[str, str | float]) -> dict[model.ResourceName, Fraction]:
+    """In the core's units and parts of them; what is no quantity counts nothing."""
+    found: dict[model.ResourceName, Fraction] = {}
+    for name, text in quantities.items():
         try:
-            consumed[model.ResourceName(name)] = max(Fraction(0), parts(name, text))
+            found[model.ResourceName(name)] = max(Fraction(0), parts(name, text))
         except QuantityError:
             continue
-    return events.UsageRestored(local_queue(obj).key, consumed, epoch(told.last_update))
+    return found
 
 
 def stop_policy(text: str) -> model.StopPolicy:

@@ -6,9 +6,16 @@ decides.
 
 from __future__ import annotations
 
+from typing import Final
+
+from admission.api import kueue
+from admission.api.quantities import format_parts
 from queues.core import model
 from queues.core.readings import Readings
 from queues.journal import entries
+
+#: After all that has a number.
+_LAST: Final = 1e300
 
 
 def cluster_queue(queue: model.ClusterQueue, readings: Readings) -> entries.QueueRow:
@@ -45,6 +52,7 @@ def cluster_queue(queue: model.ClusterQueue, readings: Readings) -> entries.Queu
 
 def local_queue(queue: model.LocalQueue, readings: Readings) -> entries.LocalQueueRow:
     activity = readings.local_queue_status(queue.key)
+    level = readings.past_level(queue.key) if readings.takes_turns(queue.key) else None
     return entries.LocalQueueRow(
         namespace=queue.key.namespace,
         name=queue.key.name,
@@ -52,4 +60,15 @@ def local_queue(queue: model.LocalQueue, readings: Readings) -> entries.LocalQue
         active=activity.active,
         reason=activity.reason,
         message=activity.message,
+        past_use=None if level is None else _LAST if level.is_last else float(level.value),
     )
+
+
+def past_use(queue: kueue.LocalQueue, readings: Readings) -> entries.PastUseRow | None:
+    """As of the last sampling; None where it is not remembered."""
+    namespace, name = queue.metadata.namespace, queue.metadata.name
+    sample = readings.past_use(model.ObjectKey(namespace, name))
+    if sample is None:
+        return None
+    consumed = {str(resource): format_parts(resource, amount) for resource, amount in sample.consumed.items()}
+    return entries.PastUseRow(namespace, name, queue.metadata.uid, sample.at, consumed)

@@ -56,6 +56,7 @@ class Reporting:
         self._journal = journal
         self._seen: dict[Key, Seen] = {}
         self._tells = False
+        self._past_use: dict[Key, entries.PastUseRow] = {}
         self._tallies = Tallies()
         self._counted_cohorts: set[str] = set()
         self._queues = QueueMetrics(cluster, self._tallies, cluster.settings, metrics.role)
@@ -143,10 +144,15 @@ class Reporting:
         queue = self._cluster.tables.local_queues.get(*key)
         if queue is None:
             self._metrics.forget_local_queue(model.ObjectKey(*key))
+            self._past_use.pop(key, None)
             self._put(entries.LocalQueueRemoved(*key))
             return
         if self._journal is not None:
             self._put(queue_rows.local_queue(observe.local_queue(queue), self._cluster.state))
+            past = queue_rows.past_use(queue, self._cluster.state)
+            if past is not None and self._past_use.get(key) != past:
+                self._past_use[key] = past
+                self._put(past)
 
     def reset(self, now: float) -> None:
         """The whole truth: after the start, and when the journal lost something."""
@@ -168,6 +174,9 @@ class Reporting:
                 ),
                 local_queues=tuple(
                     queue_rows.local_queue(observe.local_queue(queue), state) for queue in tables.local_queues
+                ),
+                past_use=tuple(
+                    past for queue in tables.local_queues if (past := queue_rows.past_use(queue, state)) is not None
                 ),
                 usage=tuple(
                     chronicle.started(each, each.core.admission.reserved_at)

@@ -199,6 +199,7 @@ class PastUse:
         queue = None if home.spec is None else self.books.queues.get(home.spec.cluster_queue)
         if queue is not None and queue.order.by_usage:
             queue.order.relevel(home)
+            self.books.changed_local_queues[home.key] = None
             if queue.is_active:
                 self.waiting.active[queue] = None
 

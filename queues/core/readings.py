@@ -236,6 +236,12 @@ class Readings:
         home = self.books.local_queues.get(key)
         return None if home is None else home.sample
 
+    def takes_turns(self, key: ObjectKey) -> bool:
+        """Whether past use comes first in the order of its ClusterQueue."""
+        home = self.books.local_queues.get(key)
+        queue = None if home is None or home.spec is None else self.books.queues.get(home.spec.cluster_queue)
+        return queue is not None and queue.order.by_usage
+
     def past_level(self, key: ObjectKey) -> Level | None:
         """Its present place among the LocalQueues by that; None where that is not remembered."""
         home = self.books.local_queues.get(key)

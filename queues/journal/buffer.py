@@ -16,6 +16,7 @@ from queues.journal.entries import (
     Entry,
     LocalQueueRemoved,
     LocalQueueRow,
+    PastUseRow,
     QueueRemoved,
     QueueRow,
     Reset,
@@ -39,6 +40,8 @@ def row_key(row: Row) -> RowKey:
             return ("queue", name)
         case LocalQueueRow(namespace=namespace, name=name) | LocalQueueRemoved(namespace=namespace, name=name):
             return ("local", namespace, name)
+        case PastUseRow(namespace=namespace, name=name):
+            return ("past", namespace, name)
         case _:
             assert_never(row)
 
@@ -91,7 +94,7 @@ class Buffer:
                 self.usage.append(entry)
             case Reset():
                 self.usage.append(Snapshot(entry.at, entry.usage))
-                rows: tuple[Row, ...] = (*entry.queues, *entry.local_queues, *entry.workloads)
+                rows: tuple[Row, ...] = (*entry.queues, *entry.local_queues, *entry.workloads, *entry.past_use)
                 self.rows = {row_key(row): row for row in rows}
                 self.replace, self.removals_lost = True, False
             case _:

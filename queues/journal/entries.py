@@ -182,7 +182,11 @@ class QueueRemoved:
 
 @dataclass(frozen=True, slots=True)
 class LocalQueueRow:
-    """A LocalQueue. Key: `namespace` and `name`. Its ClusterQueue need not exist."""
+    """A LocalQueue. Key: `namespace` and `name`. Its ClusterQueue need not exist.
+
+    `past_use` comes before everything else in the order of its ClusterQueue, the least first; None where it does not
+    count there.
+    """
 
     namespace: str
     name: str
@@ -190,12 +194,28 @@ class LocalQueueRow:
     active: bool = True
     reason: str = "Ready"
     message: str = ""
+    past_use: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LocalQueueRemoved:
     namespace: str
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PastUseRow:
+    """What a LocalQueue used lately, as of `at`. Key: `namespace` and `name`.
+
+    It survives a `Reset`, as it is read back after a restart; `uid` tells LocalQueues of one name apart. `consumed` are
+    quantities.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    at: float
+    consumed: Mapping[str, str] = field(default_factory=dict)
 
 
 # ------------------------------------------------------------------ usage ledger
@@ -240,18 +260,19 @@ class UsageEnded:
 class Reset:
     """The whole truth at `at`, told once the state was rebuilt after a start or a change of leader.
 
-    Rows that are not named here go away; open uses of workloads that are not in `usage` are closed at `at`. (Where
-    the true end is known, for instance from a Finished condition, tell a `UsageEnded` first.)
+    Rows that are not named here go away, but for past use; open uses of workloads that are not in `usage` are closed at
+    `at`. (Where the true end is known, for instance from a Finished condition, tell a `UsageEnded` first.)
     """
 
     at: float
     workloads: tuple[WorkloadRow, ...] = ()
     queues: tuple[QueueRow, ...] = ()
     local_queues: tuple[LocalQueueRow, ...] = ()
+    past_use: tuple[PastUseRow, ...] = ()
     usage: tuple[UsageStarted, ...] = ()
 
 
-Row = WorkloadRow | WorkloadRemoved | QueueRow | QueueRemoved | LocalQueueRow | LocalQueueRemoved
+Row = WorkloadRow | WorkloadRemoved | QueueRow | QueueRemoved | LocalQueueRow | LocalQueueRemoved | PastUseRow
 
 UsageEntry = UsageStarted | UsageEnded
 

@@ -1,4 +1,4 @@
-"""The tables of the journal, as typed declarative classes: decisions, read model, usage ledger, and who wrote last.
+"""The tables of the journal, as typed declarative classes: decisions, read model, uses, past use, who wrote last.
 
 They follow `entries`: history is append-only, the read model has one row per live object, a use is an interval.
 Schema changes go through `migrations/`; a test compares both, so nothing here may create or alter a table.
@@ -128,6 +128,19 @@ class LocalQueueRecord(Base):
     active: Mapped[bool] = mapped_column(Boolean)
     reason: Mapped[str]
     message: Mapped[str] = mapped_column(Text)
+    past_use: Mapped[float | None]
+
+
+class PastUseRecord(Base):
+    """`entries.PastUseRow`."""
+
+    __tablename__ = "past_use"
+
+    namespace: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    uid: Mapped[str]
+    at: Mapped[float]
+    consumed: Mapped[dict[str, Any]]
 
 
 class UsageRecord(Base):

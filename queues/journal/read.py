@@ -20,6 +20,7 @@ from queues.journal.entries import (
     Kind,
     LocalQueueRow,
     Owner,
+    PastUseRow,
     QueueRow,
     QuotaRow,
     WorkloadRow,
@@ -30,12 +31,14 @@ from queues.journal.models import (
     Base,
     DecisionRecord,
     LocalQueueRecord,
+    PastUseRecord,
     QueueRecord,
     WorkloadRecord,
     WriterRecord,
 )
 
 W = WorkloadRecord
+L = LocalQueueRecord
 
 #: Rows fetched at a time, and values bound in one statement.
 FETCHED = 500
@@ -145,6 +148,11 @@ def local_queues(
     return [LocalQueueRow(**row) for row in connection.execute(query).mappings()]
 
 
+def past_use(connection: Connection) -> list[PastUseRow]:
+    """Of all LocalQueues, as written last."""
+    return [PastUseRow(**row) for row in connection.execute(_rows(PastUseRecord)).mappings()]
+
+
 # ------------------------------------------------------------------ what waits
 
 
@@ -193,19 +201,28 @@ class _Place(NamedTuple):
 def _order(connection: Connection, cluster_queue: str) -> Generator[_Place]:
     """What waits, from the front, straight from the index; the reader stops when it has enough.
 
-    Window functions would sort the whole queue for every page, which takes most of a second for 50,000 workloads.
+    Window functions would sort the whole queue for every page, which takes most of a second for 50,000 workloads. Only
+    where past use counts is that so, since it changes for all of a LocalQueue at once.
     """
-    query = (
-        select(W.uid, W.namespace, W.local_queue)
-        .where(W.cluster_queue == cluster_queue, W.state == WorkloadState.PENDING.value)
-        .order_by(*(getattr(W, column) for column in ORDER))
+    query = select(W.uid, W.namespace, W.local_queue).where(
+        W.cluster_queue == cluster_queue, W.state == WorkloadState.PENDING.value
     )
+    if _goes_by_past_use(connection, cluster_queue):
+        query = query.outerjoin(L, (L.namespace == W.namespace) & (L.name == W.local_queue)).order_by(
+            func.coalesce(L.past_use, 0.0)
+        )
+    query = query.order_by(*(getattr(W, column) for column in ORDER))
     counted: dict[tuple[str, str], int] = {}
     with connection.execute(query, execution_options={"yield_per": FETCHED}) as rows:
         for position, (uid, namespace, local_queue) in enumerate(rows):
             before = counted.get((namespace, local_queue), 0)
             counted[namespace, local_queue] = before + 1
             yield _Place(uid, namespace, local_queue, position, before)
+
+
+def _goes_by_past_use(connection: Connection, cluster_queue: str) -> bool:
+    query = select(L.name).where(L.cluster_queue == cluster_queue, L.past_use.is_not(None)).limit(1)
+    return connection.scalar(query) is not None
 
 
 def _pending(connection: Connection, places: Sequence[_Place]) -> list[Pending]:

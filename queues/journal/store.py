@@ -19,6 +19,7 @@ from queues.journal.entries import (
     Kind,
     LocalQueueRemoved,
     LocalQueueRow,
+    PastUseRow,
     QueueRemoved,
     QueueRow,
     Row,
@@ -31,6 +32,7 @@ from queues.journal.models import (
     Base,
     DecisionRecord,
     LocalQueueRecord,
+    PastUseRecord,
     QueueRecord,
     UsageRecord,
     WorkloadRecord,
@@ -38,9 +40,9 @@ from queues.journal.models import (
 )
 
 #: For statements that run once for each of many rows.
-WORKLOADS, QUEUES, LOCAL_QUEUES, USAGE = (
+WORKLOADS, QUEUES, LOCAL_QUEUES, PAST_USE, USAGE = (
     Base.metadata.tables[record.__tablename__]
-    for record in (WorkloadRecord, QueueRecord, LocalQueueRecord, UsageRecord)
+    for record in (WorkloadRecord, QueueRecord, LocalQueueRecord, PastUseRecord, UsageRecord)
 )
 
 #: Values bound in one statement: below what any build of SQLite allows.
@@ -74,15 +76,14 @@ def write_rows(connection: Connection, rows: Sequence[Row], *, replace: bool = F
     for names in _chunks(row.name for row in rows if isinstance(row, QueueRemoved)):
         connection.execute(delete(QueueRecord).where(QueueRecord.name.in_(names)))
     if gone := [{"of": row.namespace, "named": row.name} for row in rows if isinstance(row, LocalQueueRemoved)]:
-        connection.execute(
-            delete(LocalQueueRecord).where(
-                LocalQueueRecord.namespace == bindparam("of"), LocalQueueRecord.name == bindparam("named")
-            ),
-            gone,
-        )
+        for table in (LOCAL_QUEUES, PAST_USE):
+            connection.execute(
+                delete(table).where(table.c.namespace == bindparam("of"), table.c.name == bindparam("named")), gone
+            )
     _upsert(connection, WORKLOADS, [_workload(row) for row in rows if isinstance(row, WorkloadRow)])
     _upsert(connection, QUEUES, [_queue(row) for row in rows if isinstance(row, QueueRow)])
     _upsert(connection, LOCAL_QUEUES, [_fields(row) for row in rows if isinstance(row, LocalQueueRow)])
+    _upsert(connection, PAST_USE, [_past_use(row) for row in rows if isinstance(row, PastUseRow)])
 
 
 def _upsert(connection: Connection, table: Table, rows: list[Values]) -> None:
@@ -98,6 +99,16 @@ def _upsert(connection: Connection, table: Table, rows: list[Values]) -> None:
 
 def _queue(row: QueueRow) -> Values:
     return {**_fields(row), "quotas": [asdict(quota) for quota in row.quotas]}
+
+
+def _past_use(row: PastUseRow) -> Values:
+    return {
+        "namespace": row.namespace,
+        "name": row.name,
+        "uid": row.uid,
+        "at": row.at,
+        "consumed": dict(row.consumed),
+    }
 
 
 def _workload(row: WorkloadRow) -> Values:

@@ -262,6 +262,7 @@ def test_of_what_was_restored_the_newest_counts() -> None:
 def test_it_is_sampled_at_the_interval_and_told_only_then() -> None:
     p = one_running(play())
     p.run()
+    p.decide()
     first = p.state.past_use(key("a"))
     p.state.dirty_queues()
     for _ in range(3):

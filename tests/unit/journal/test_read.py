@@ -15,6 +15,7 @@ from queues.journal.entries import (
     Amount,
     Entry,
     Kind,
+    LocalQueueRow,
     Owner,
     UsageEnded,
     UsageStarted,
@@ -75,6 +76,35 @@ def test_order_is_sticky_then_priority_then_time_then_uid(connection: Connection
     assert read.pending(connection, "nothing", limit=5) == []
     assert read.count_pending(connection, "cq") == 6
     assert read.count_pending(connection, "cq", namespace="else") == 0
+
+
+def past(name: str, use: float | None, cluster_queue: str = "cq") -> LocalQueueRow:
+    return replace(local_queue(name, cluster_queue=cluster_queue), past_use=use)
+
+
+@told(
+    past("much", 8.5),
+    past("little", 0.25),
+    past("last", 1e300),
+    past("elsewhere", None, "other"),
+    workload("a-much", priority=9, sticky=True, local_queue="much"),
+    workload("b-last", priority=9, local_queue="last"),
+    workload("c-little", queued_at=300.0, local_queue="little"),
+    workload("d-little", queued_at=200.0, local_queue="little"),
+    workload("e-unknown", queued_at=900.0, local_queue="unknown"),
+    workload("f-other", cluster_queue="other", local_queue="elsewhere"),
+    workload("g-other", cluster_queue="other", local_queue="much", priority=1),
+)
+def test_past_use_comes_before_everything_where_it_counts(connection: Connection) -> None:
+    found = read.pending(connection, "cq", limit=10)
+    assert [(each.workload.uid, each.in_local_queue) for each in found] == [
+        ("e-unknown", 0),
+        ("d-little", 0),
+        ("c-little", 1),
+        ("a-much", 0),
+        ("b-last", 0),
+    ]
+    assert [each.workload.uid for each in read.pending(connection, "other", limit=10)] == ["g-other", "f-other"]
 
 
 UIDS = ("0a", "0-b", "0B", "0b", "A0", "a-0", "a0", "_x", "é")

@@ -16,10 +16,21 @@ from sqlalchemy import select, text
 
 from queues.journal import migrate
 from queues.journal.database import open_database
-from queues.journal.entries import Decision, Entry, Kind, Reset, UsageEnded, WorkloadRemoved, WorkloadState
+from queues.journal.entries import (
+    Decision,
+    Entry,
+    Kind,
+    LocalQueueRemoved,
+    PastUseRow,
+    Reset,
+    UsageEnded,
+    WorkloadRemoved,
+    WorkloadState,
+)
 from queues.journal.models import (
     DecisionRecord,
     LocalQueueRecord,
+    PastUseRecord,
     QueueRecord,
     UsageRecord,
     WorkloadRecord,
@@ -27,7 +38,7 @@ from queues.journal.models import (
 )
 from queues.journal.writer import DAY, Health, Journal, Timing
 from tests.unit.journal.postgres import Postgres
-from tests.unit.journal.rows import decision, local_queue, queue, started, workload
+from tests.unit.journal.rows import GPU, decision, local_queue, queue, started, workload
 
 FAST = Timing(gather=0.0, heartbeat=0.05, first_retry=0.01, longest_retry=0.02, prune_every=0.0)
 
@@ -109,6 +120,18 @@ def test_a_reset_leaves_exactly_what_it_names(migrated: str) -> None:
     assert rows(migrated, QueueRecord, "name") == ["cq"]
     assert rows(migrated, LocalQueueRecord, "name") == []
     assert rows(migrated, UsageRecord, "workload", "started_at", "ended_at") == [("gone", 10, 90), ("a", 10, None)]
+
+
+def test_past_use_survives_a_reset_and_goes_with_its_local_queue(migrated: str) -> None:
+    written(migrated, PastUseRow("ns", "a", "1", 5.0, {GPU: "1"}), PastUseRow("ns", "b", "2", 5.0, {GPU: "2500m"}))
+    written(
+        migrated, PastUseRow("ns", "a", "1", 6.0, {GPU: "3"}), Reset(90, past_use=(PastUseRow("ns", "c", "3", 7.0),))
+    )
+    columns = ("name", "uid", "at", "consumed")
+    a, b, c = ("a", "1", 6.0, {GPU: "3"}), ("b", "2", 5.0, {GPU: "2500m"}), ("c", "3", 7.0, {})
+    assert sorted(rows(migrated, PastUseRecord, *columns)) == [("a", "1", 5.0, {GPU: "1"}), b, c]
+    written(migrated, PastUseRow("ns", "a", "1", 6.0, {GPU: "3"}), LocalQueueRemoved("ns", "b"))
+    assert sorted(rows(migrated, PastUseRecord, *columns)) == [a, c]
 
 
 def test_uses_in_several_batches_are_one_interval(migrated: str) -> None:
