@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup control-plane demo test test-unit test-properties test-cluster soak lint format generate lock clean
+.PHONY: bench bench-quick bench-large bench-core help setup control-plane demo test test-unit test-properties test-cluster soak lint format generate lock clean
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -41,6 +41,18 @@ test-cluster: control-plane  ## Against a real control plane
 soak: control-plane  ## Invariants for millions of steps, and 50 kills during a run of 2,000 workloads
 	MUSTER_PROPERTIES=soak $(BIN)/python -m pytest tests/properties
 	MUSTER_KILLS=50 MUSTER_KILL_WORKLOADS=2000 $(BIN)/python -m pytest tests/cluster/test_kills.py
+
+bench: control-plane  ## Beside the peer, on the peer's own benchmark: some 45 minutes on a quiet machine
+	$(BIN)/python -m benchmarks.all
+
+bench-quick: control-plane  ## A tenth of that, each scenario in under a minute
+	$(BIN)/python -m benchmarks.all --quick
+
+bench-large: control-plane  ## 1,000 queues and 50,000 workloads; the peer alone needs some 25 minutes
+	$(BIN)/python -m benchmarks.run large
+
+bench-core: $(READY)  ## Decisions a second of the core, without an API server
+	$(BIN)/python -m benchmarks.core
 
 lint: $(READY)  ## ruff, mypy --strict, import contracts, stale generated files
 	$(BIN)/ruff check .

@@ -21,6 +21,9 @@ from tests.controlplane.cluster import KINDS, ControlPlane, eventually
 
 ROOT = Path(__file__).parent.parent
 
+#: Where cProfile puts what it saw of Muster's controller; its figures are not to be compared then.
+PROFILE = os.environ.get("MUSTER_BENCH_PROFILE", "")
+
 #: As the peer sets them for heavy load.
 API_ARGS = ("--max-requests-inflight=5000", "--max-mutating-requests-inflight=2500")
 
@@ -51,7 +54,8 @@ class Side:
             return [str(build.programs_folder() / "minimalkueue"), *(["--enableTAS"] if topology else [])]
         settings = folder / "muster.yaml"
         settings.write_text(_SETTINGS.replace("FOLDER", str(folder)))
-        return [sys.executable, "-m", "admission.cli", "controller", "--config", str(settings)]
+        profiled = ["-m", "cProfile", "-o", PROFILE] if PROFILE else []
+        return [sys.executable, *profiled, "-m", "admission.cli", "controller", "--config", str(settings)]
 
     def wrapper(self, folder: Path) -> Path:
         """A program for the peer's runner, which gives it flags of its own and expects it to know them."""

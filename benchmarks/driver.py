@@ -141,9 +141,12 @@ class Door:
         self.own[f"POST {what}"] += 1
 
     async def watch(self, path: str, version: str) -> AsyncIterator[bytes]:
-        """Lines, from this version on."""
+        """Lines, from this version on, until the API server ends it."""
         query = f"?watch=true&resourceVersion={version}&timeoutSeconds=7200"
         async with self.session.get(self.server + path + query) as answer:
+            if answer.status == 429:
+                await asyncio.sleep(0.2)
+                return
             if answer.status != 200:
                 raise RuntimeError(f"watching {path}: {answer.status} {await answer.text():.500}")
             parts: list[bytes] = []

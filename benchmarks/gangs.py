@@ -1,7 +1,7 @@
 """Gangs: groups of 8 plain GPU pods through the real webhook, the real scheduler and fake nodes, step by step.
 
-The steps are created to gated, last pod to admitted, admitted to ungated, ungated to bound, each taken from one watch of
-pods and one of Workloads. It must never see the two sides through different eyes.
+The steps are created to gated, last pod to admitted, admitted to ungated, ungated to bound, each taken from one watch
+of pods and one of Workloads. It must never see the two sides through different eyes.
 """
 
 from __future__ import annotations
@@ -205,7 +205,8 @@ async def _play(plane: ControlPlane, running: Installed, count: int) -> Run:
         _, content = await door.ask("GET", f"/api/v1/namespaces/{_NAMESPACE}/pods?limit=1")
         version = json.loads(content)["metadata"]["resourceVersion"]
         play = _Play(door, count)
-        watches = [asyncio.ensure_future(play.pods(version)), asyncio.ensure_future(play.workloads(version))]
+        following: list[Any] = [play.pods(version), play.workloads(version)]
+        watches = [asyncio.ensure_future(each) for each in following]
         began = play.loop.time()
         slots = asyncio.Semaphore(_AT_ONCE)
         creating = asyncio.gather(*(play.create(name, slots) for name in play.groups))

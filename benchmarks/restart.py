@@ -77,8 +77,6 @@ async def _run(side: Side, divisor: int) -> Run:
                     await door.create(_path(body), body, body["kind"])
             say(f"restart: {sum(counts)} workloads are being stored for {side.name}")
             await _store(plane, _workloads(counts, queues))
-            plane.restart("kube-apiserver")
-            server = plane.processes["kube-apiserver"].pid
             _, content = await door.ask("GET", f"/apis/{scenarios.API}/workloads?limit=1")
             version = json.loads(content)["metadata"]["resourceVersion"]
             before = measure.usage(server)
