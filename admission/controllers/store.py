@@ -92,6 +92,10 @@ class Table(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(self._objects.values())
 
+    def keys(self) -> list[Key]:
+        """As they are now: what comes and goes later does not matter to who walks them."""
+        return list(self._objects)
+
     def get(self, namespace: str, name: str) -> T | None:
         return self._objects.get(Key(namespace, name))
 

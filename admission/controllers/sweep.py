@@ -8,7 +8,6 @@ found is counted, since each such find is a bug somewhere. It must never take mo
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from admission.controllers import conditions, finalizers, lifecycle, observe, st
 from admission.controllers.act import Errand
 from admission.controllers.cluster import FINALIZED, Cluster
 from admission.controllers.errands import Errands
-from admission.controllers.store import Key, key_of
+from admission.controllers.store import Key
 from admission.controllers.tokens import OfFinalizer, OfStatus, OfSweep, OfUnit, OfWorkload
 from admission.controllers.wakes import Wakes
 from admission.jobs.effects import Effect, Tell
@@ -57,30 +56,32 @@ class Sweep:
         self._wakes = wakes
         self._found = found
         self._period = cluster.settings.muster.controller.sweep_period
-        self._left: deque[Callable[[float], None]] = deque()
+        self._looks_left: Iterator[Callable[[float], None]] | None = None
         self._doubts = False
 
     @property
     def is_under_way(self) -> bool:
-        return bool(self._left) or self._doubts
+        return self._looks_left is not None or self._doubts
 
     def plan(self, now: float) -> None:
         self._wakes.at(OfSweep(), now + self._period)
 
     def begin(self, now: float) -> None:
         """Everything, in the order in which the core hears of it."""
-        if not self._left:
-            self._left.extend(self._looks())
+        if self._looks_left is None:
+            self._looks_left = self._looks()
         self.plan(now)
 
     def slice(self, now: float) -> None:
         """Goes on for a moment."""
-        if not self._left:
+        if self._looks_left is None:
             return
         until = time.perf_counter() + _SLICE
-        while self._left and time.perf_counter() < until:
-            self._left.popleft()(now)
-        self._doubts = not self._left
+        for look in self._looks_left:
+            look(now)
+            if time.perf_counter() > until:
+                return
+        self._looks_left, self._doubts = None, True
 
     def doubts(self) -> bool:
         """Whether everybody who waits is to be judged anew: once, at the end of a sweep."""
@@ -90,24 +91,24 @@ class Sweep:
     def _looks(self) -> Iterator[Callable[[float], None]]:
         tables, cluster = self._cluster.tables, self._cluster
         for kind in _VALUES:
-            for obj in tables.of(kind):
-                yield partial(self._value, kind, key_of(obj))
+            for key in tables.of(kind).keys():  # noqa: SIM118  # not a mapping, and it changes while this goes on
+                yield partial(self._value, kind, key)
         for name in cluster.state.queue_names():
             yield partial(self._gone_queue, name)
         for uid in list(cluster.told):
             yield partial(self._gone_workload, uid)
-        for pod in tables.pods:
-            yield partial(self._pod, key_of(pod))
-        for workload in tables.workloads:
-            yield partial(self._workload, key_of(workload))
+        for key in tables.pods.keys():  # noqa: SIM118
+            yield partial(self._pod, key)
+        for key in tables.workloads.keys():  # noqa: SIM118
+            yield partial(self._workload, key)
         for unit in cluster.units.all():
             yield partial(self._unit, OfUnit(unit))
         for kind in ("ClusterQueue", "LocalQueue"):
-            for obj in tables.of(kind):
-                yield partial(self._status, OfStatus(kind, key_of(obj)))
+            for key in tables.of(kind).keys():  # noqa: SIM118
+                yield partial(self._status, OfStatus(kind, key))
         for kind in FINALIZED:
-            for obj in tables.of(kind):
-                yield partial(self._finalizer, OfFinalizer(kind, obj.metadata.name))
+            for key in tables.of(kind).keys():  # noqa: SIM118
+                yield partial(self._finalizer, OfFinalizer(kind, key.name))
 
     # ------------------------------------------------------------------ what the core knows
 

@@ -254,11 +254,14 @@ def test_a_workload_priority_class_that_comes_late(api: Api, name: str) -> None:
 
 def test_a_workload_that_ends(api: Api, watched: Watched, name: str) -> None:
     queues(api, name, cpu=1)
-    for which in ("a", "b", "c"):
-        api.create(workload(f"{name}-{which}", name))
+    api.create(workload(f"{name}-a", name))
     watched.admitted(f"{name}-a")
+    api.create(workload(f"{name}-b", name))
+    watched.waits(f"{name}-b", "WaitingForQuota")
     watched.finish(f"{name}-a")
     watched.admitted(f"{name}-b")
+    api.create(workload(f"{name}-c", name))
+    watched.waits(f"{name}-c", "WaitingForQuota")
     api.delete("Workload", f"{name}-b", "default")
     watched.admitted(f"{name}-c")
 
