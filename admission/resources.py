@@ -1,7 +1,7 @@
-"""Finds the folders that travel beside the code: the manifests and the migrations.
+"""Finds the folder that travels beside the code: the manifests.
 
-In a checkout they stand at the root, in an installed wheel inside the packages (see force-include in pyproject.toml).
-It only ever finds them; it never writes there.
+In a checkout it stands at the root, in an installed wheel inside the package (see force-include in pyproject.toml).
+It only ever finds it; it never writes there.
 """
 
 from __future__ import annotations
@@ -14,15 +14,7 @@ _ROOT = _PACKAGE.parent
 
 def webhook_config() -> Path:
     """The folder with the CRDs, webhook configurations and everything else that `kubectl apply -k` installs."""
-    return _found(_PACKAGE / "_webhook_config", _ROOT / "webhook-config")
-
-
-def migrations() -> Path:
-    """The folder with the Alembic environment and its versions."""
-    return _found(_ROOT / "queues" / "_migrations", _ROOT / "migrations")
-
-
-def _found(installed: Path, checkout: Path) -> Path:
+    installed, checkout = _PACKAGE / "_webhook_config", _ROOT / "webhook-config"
     for folder in (installed, checkout):
         if folder.is_dir():
             return folder

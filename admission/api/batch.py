@@ -14,10 +14,8 @@ from admission.api.meta import LabelSelector, ObjectMeta
 from admission.api.schema import Object, always
 
 INDEXED = "Indexed"
-NON_INDEXED = "NonIndexed"
 JOB_COMPLETE = "Complete"
 JOB_FAILED = "Failed"
-JOB_SUSPENDED = "Suspended"
 
 
 class JobSpec(Object, frozen=True):

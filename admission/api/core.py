@@ -141,8 +141,6 @@ class PodTemplateSpec(Object, frozen=True):
 
 # ------------------------------------------------------------------ pods
 
-POD_PENDING = "Pending"
-POD_RUNNING = "Running"
 POD_SUCCEEDED = "Succeeded"
 POD_FAILED = "Failed"
 
@@ -319,11 +317,3 @@ class Event(Object, frozen=True):
     reporting_component: str = ""
     reporting_instance: str = ""
     action: str = ""
-
-
-class LabelledObject(Object, frozen=True):
-    """Any object of which only the metadata matters, such as an owner."""
-
-    api_version: str = ""
-    kind: str = ""
-    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

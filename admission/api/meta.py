@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated
 
 import msgspec
 
 from admission.api.schema import REQUIRED, Int64, Object, Schema, Time, always
-
-T = TypeVar("T")
 
 TRUE = "True"
 FALSE = "False"
@@ -66,13 +64,6 @@ class ListMeta(Object, frozen=True):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
     remaining_item_count: int | None = None
-
-
-class ListOf(Object, Generic[T], frozen=True):
-    """A page of a list call."""
-
-    metadata: ListMeta = ListMeta()
-    items: tuple[T, ...] = ()
 
 
 # ------------------------------------------------------------------ label selectors
@@ -193,5 +184,5 @@ def rfc3339(seconds: float) -> str:
 
 
 def rfc3339_micro(seconds: float) -> str:
-    """A timestamp with microseconds, as `metav1.MicroTime` is written (Leases, events)."""
+    """A timestamp with microseconds, as `metav1.MicroTime` is written (in Leases)."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

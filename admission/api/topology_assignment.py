@@ -47,16 +47,6 @@ def decode(assignment: TopologyAssignment) -> tuple[Domain, ...]:
     return tuple(domain for piece in assignment.slices for domain in _domains(piece))
 
 
-def pod_count(assignment: TopologyAssignment) -> int:
-    """How many pods are assigned, without spelling out the domains."""
-    return sum(
-        sum(piece.pod_counts.individual)
-        if piece.pod_counts.individual is not None
-        else (piece.pod_counts.universal or 0) * piece.domain_count
-        for piece in assignment.slices
-    )
-
-
 def _slice(domains: Sequence[Domain]) -> TopologyAssignmentSlice:
     counts = [domain.count for domain in domains]
     return TopologyAssignmentSlice(

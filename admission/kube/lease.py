@@ -13,9 +13,10 @@ import json
 import logging
 import os
 import socket
+import time
 import uuid
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from kubernetes.aio.client.exceptions import ApiException
@@ -24,6 +25,7 @@ from kubernetes.aio.leaderelection.leaderelection import LeaderElection as Elect
 from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
 from kubernetes.aio.leaderelection.resourcelock.baselock import BaseLock
 
+from admission.api.meta import rfc3339_micro
 from admission.kube.client import Client
 from admission.kube.errors import ApiError, NotFound
 from admission.kube.resources import LEASES, NAMESPACES
@@ -97,7 +99,7 @@ class _LeaseLock(BaseLock):  # type: ignore[misc]
                 lease = await self._client.get(LEASES, self.namespace, self.name)
                 spec = lease.get("spec") or {}
                 if spec.get("holderIdentity") == self.identity:
-                    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+                    now = rfc3339_micro(time.time())
                     lease["spec"] = spec | {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now}
                     await self._client.replace(LEASES, self.namespace, self.name, lease)
 
@@ -171,7 +173,7 @@ def _spec(record: Any) -> dict[str, Any]:
 
 def _api_time(local: str) -> str:
     """The election keeps its times as the text of a naive local datetime; the API wants UTC."""
-    return datetime.fromisoformat(local).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return rfc3339_micro(datetime.fromisoformat(local).timestamp())
 
 
 def _election_time(text: str | None) -> str | None:

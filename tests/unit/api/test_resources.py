@@ -1,4 +1,4 @@
-"""Where the manifests and migrations are found."""
+"""Where the manifests are found."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from admission import resources
 
 def test_in_a_checkout() -> None:
     assert (resources.webhook_config() / "crds" / "kustomization.yaml").is_file()
-    assert resources.migrations().name == "migrations"
 
 
 def test_in_a_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "admission" / "_webhook_config").mkdir(parents=True)
-    (tmp_path / "queues" / "_migrations").mkdir(parents=True)
     monkeypatch.setattr(resources, "_PACKAGE", tmp_path / "admission")
     monkeypatch.setattr(resources, "_ROOT", tmp_path)
     assert resources.webhook_config() == tmp_path / "admission" / "_webhook_config"
-    assert resources.migrations() == tmp_path / "queues" / "_migrations"
 
 
 def test_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
