@@ -13,7 +13,7 @@ import msgspec
 
 from admission.api import names
 from admission.webhook.conversion_rules import RULES, NotConvertible, Rule
-from admission.webhook.review import NotAReview
+from admission.webhook.review import Envelope, opened
 
 logger = logging.getLogger(__name__)
 
@@ -29,24 +29,18 @@ class _Request(msgspec.Struct, frozen=True):
     objects: tuple[msgspec.Raw, ...] | None = None
 
 
-class _Review(msgspec.Struct, frozen=True, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
-    request: _Request | None = None
-
-
 class _Name(msgspec.Struct, frozen=True):
     name: str = ""
     namespace: str = ""
 
 
-_reviews: Final = msgspec.json.Decoder(_Review)
+_reviews: Final = msgspec.json.Decoder(Envelope[_Request])
 _objects: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def answer(body: bytes) -> bytes:
     """The review that answers the one in `body`. Raises NotAReview where there is none to answer."""
-    request = _read(body)
+    request = opened(body, _reviews, KIND, API_VERSION)
     converted: list[msgspec.Raw] = []
     result: dict[str, Any] = {"status": "Success"}
     try:
@@ -59,21 +53,6 @@ def answer(body: bytes) -> bytes:
         result = {"status": "Failure", "message": "Muster failed to convert this; see the webhook's log"}
     response = {"uid": request.uid, "convertedObjects": converted, "result": result}
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": KIND, "response": response})
-
-
-def _read(body: bytes) -> _Request:
-    try:
-        review = _reviews.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NotAReview(f"the body is not a {KIND} of {API_VERSION}: {error}") from error
-    except RecursionError as error:
-        raise NotAReview("the body is nested too deeply to be read") from error
-    if review.kind != KIND or review.api_version != API_VERSION:
-        found = f"{review.kind[:64] or 'of no kind'} of {review.api_version[:64] or 'no version'}"
-        raise NotAReview(f"the body is {found}, not {KIND} of {API_VERSION}")
-    if review.request is None or not review.request.uid:
-        raise NotAReview("the review has no request with a uid")
-    return review.request
 
 
 def _converted(raw: msgspec.Raw, wanted: str) -> msgspec.Raw:

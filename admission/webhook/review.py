@@ -7,7 +7,7 @@ handler wants. What is no review is a `NotAReview`, never a guess.
 from __future__ import annotations
 
 import base64
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -52,10 +52,22 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     old_object: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Review(msgspec.Struct, frozen=True, rename="camel"):
+class Asked(Protocol):
+    """The request of any sort of review."""
+
+    @property
+    def uid(self) -> str: ...
+
+
+R = TypeVar("R", bound=Asked)
+
+
+class Envelope(msgspec.Struct, Generic[R], frozen=True, rename="camel"):
+    """A review of any sort, as far as it asks."""
+
     api_version: str = ""
     kind: str = ""
-    request: Request | None = None
+    request: R | None = None
 
 
 class Response(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -77,20 +89,25 @@ def denied(message: str, *, code: int = 403, reason: str = "Forbidden") -> Respo
     return Response(allowed=False, code=code, reason=reason, message=message)
 
 
-_decoder: Final = msgspec.json.Decoder(_Review)
+_decoder: Final = msgspec.json.Decoder(Envelope[Request])
 
 
 def read(body: bytes) -> Request:
     """The request in a review. Raises NotAReview."""
+    return opened(body, _decoder, KIND, API_VERSION)
+
+
+def opened(body: bytes, decoder: msgspec.json.Decoder[Envelope[R]], kind: str, api_version: str) -> R:
+    """The request in a review of this kind. Raises NotAReview."""
     try:
-        review = _decoder.decode(body)
+        review = decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise NotAReview(f"the body is not an {KIND} of {API_VERSION}: {error}") from error
+        raise NotAReview(f"the body is no {kind} of {api_version}: {error}") from error
     except RecursionError as error:
         raise NotAReview("the body is nested too deeply to be read") from error
-    if review.kind != KIND or review.api_version != API_VERSION:
+    if review.kind != kind or review.api_version != api_version:
         found = f"{review.kind[:64] or 'of no kind'} of {review.api_version[:64] or 'no version'}"
-        raise NotAReview(f"the body is {found}, not {KIND} of {API_VERSION}")
+        raise NotAReview(f"the body is {found}, not {kind} of {api_version}")
     if review.request is None or not review.request.uid:
         raise NotAReview("the review has no request with a uid")
     return review.request

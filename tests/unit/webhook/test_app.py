@@ -68,10 +68,10 @@ def test_a_refusal_says_why(client: FlaskClient) -> None:
 @pytest.mark.parametrize(
     ("body", "content_type", "want"),
     [
-        pytest.param(b"", "application/json", "is not an AdmissionReview", id="nothing"),
-        pytest.param(b"{", "application/json", "is not an AdmissionReview", id="half a review"),
-        pytest.param(b"\xff\xfe", "application/json", "is not an AdmissionReview", id="no text"),
-        pytest.param(b"[1]", "application/json", "is not an AdmissionReview", id="a list"),
+        pytest.param(b"", "application/json", "is no AdmissionReview", id="nothing"),
+        pytest.param(b"{", "application/json", "is no AdmissionReview", id="half a review"),
+        pytest.param(b"\xff\xfe", "application/json", "is no AdmissionReview", id="no text"),
+        pytest.param(b"[1]", "application/json", "is no AdmissionReview", id="a list"),
         pytest.param(b"{}", "application/json", "of no kind", id="no kind"),
         pytest.param(b'{"a":' * 100_000, "application/json", "the body is", id="a tower"),
         pytest.param(b"[" * 200_000 + b"]" * 200_000, "application/json", "the body is", id="a tower of lists"),
@@ -90,7 +90,7 @@ def test_a_refusal_says_why(client: FlaskClient) -> None:
         pytest.param(
             b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":7}}',
             "application/json",
-            "is not an AdmissionReview",
+            "is no AdmissionReview",
             id="a number for a uid",
         ),
         pytest.param(b"{}", "text/plain", "content type", id="another content type"),

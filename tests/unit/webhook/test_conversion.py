@@ -115,10 +115,10 @@ def test_a_tower_has_an_answer(client: FlaskClient, depth: int) -> None:
 @pytest.mark.parametrize(
     ("body", "content_type", "want"),
     [
-        pytest.param(b"", "application/json", "is not a ConversionReview", id="nothing"),
-        pytest.param(b"{", "application/json", "is not a ConversionReview", id="half a review"),
-        pytest.param(b"\xff\xfe", "application/json", "is not a ConversionReview", id="no text"),
-        pytest.param(b"[1]", "application/json", "is not a ConversionReview", id="a list"),
+        pytest.param(b"", "application/json", "is no ConversionReview", id="nothing"),
+        pytest.param(b"{", "application/json", "is no ConversionReview", id="half a review"),
+        pytest.param(b"\xff\xfe", "application/json", "is no ConversionReview", id="no text"),
+        pytest.param(b"[1]", "application/json", "is no ConversionReview", id="a list"),
         pytest.param(b"{}", "application/json", "of no kind", id="no kind"),
         pytest.param(
             b'{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"ConversionReview","request":{"uid":"u"}}',
