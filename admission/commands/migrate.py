@@ -14,6 +14,7 @@ from admission.settings import load
 
 def run(config: str | None, url: str | None, revision: str) -> None:
     """`muster migrate`."""
+    from alembic.util import CommandError
     from sqlalchemy.exc import SQLAlchemyError
 
     from queues.journal import migrate
@@ -28,6 +29,6 @@ def run(config: str | None, url: str | None, revision: str) -> None:
         else:
             migrate.upgrade(url, revision)
         after = migrate.current(url)
-    except (SQLAlchemyError, UnsupportedDatabaseError, OSError) as error:
+    except (SQLAlchemyError, UnsupportedDatabaseError, CommandError, OSError) as error:
         raise Fault(f"the journal's database cannot be migrated: {error}") from error
     click.echo(f"{before or 'empty'} -> {after or 'empty'}")
