@@ -74,6 +74,7 @@ class Memory:
     def recall(self) -> Future[Sequence[PastUseRow]]:
         """What LocalQueues used lately, as far as it is remembered; nothing where the database does not say."""
         found: Future[Sequence[PastUseRow]] = Future()
+        found.set_running_or_notify_cancel()  # whoever does not wait for it any more must not break the thread
         threading.Thread(target=lambda: found.set_result(self._past_use()), name="journal recall", daemon=True).start()
         return found
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from admission.commands.memory import Memory
 from admission.controllers.loop import Controller
 from admission.kube.client import connect
 from admission.resources import webhook_config
@@ -74,7 +75,8 @@ class Running:
     async def _run(self) -> None:
         self._loop, self._stop, self._task = asyncio.get_running_loop(), asyncio.Event(), asyncio.current_task()
         async with await connect(self._kubeconfig) as client:
-            self.controller = Controller(client, self._settings, self._journal)
+            recalled = self._journal.recall() if isinstance(self._journal, Memory) else None
+            self.controller = Controller(client, self._settings, self._journal, recalled=recalled)
             await self.controller.run(self._stop)
 
 
