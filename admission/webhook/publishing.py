@@ -32,10 +32,21 @@ async def publish(client: Client, settings: Settings, reached: Reached) -> None:
         for name, manifest in wanted.items():
             await _make_so(client, resource, manifest, stored.get(name))
         for name in stored.keys() - wanted.keys():
-            await client.delete(resource, None, name)
-            logger.info("taken away", extra={"kind": resource.kind, "object": name})
+            await _take_away(client, resource, name)
     if settings.muster.serve_v1beta1:
         await publish_conversion(client, reached)
+
+
+async def _take_away(client: Client, resource: Resource[dict[str, Any]], name: str) -> None:
+    from admission.kube.client import Forbidden
+
+    try:
+        await client.delete(resource, None, name)
+    except Forbidden as error:
+        # It has Muster's labels, but a name that Muster never gives: no reason to stop keeping certificates.
+        logger.warning("not taken away", extra={"kind": resource.kind, "object": name, "error": error.message})
+    else:
+        logger.info("taken away", extra={"kind": resource.kind, "object": name})
 
 
 async def _make_so(

@@ -122,6 +122,20 @@ def test_the_webhook_keeps_its_certificate_and_what_trusts_it(
     assert refusals(log) == []
 
 
+def test_what_only_looks_like_ours_stays(control_plane: ControlPlane, api: Api, tmp_path: Path) -> None:
+    labels = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "webhook"}
+    api.create({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "somebody-elses", "labels": labels},
+        "spec": {"matchConstraints": {"resourceRules": [
+            {"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["things"]}]},
+            "validations": [{"expression": "true"}]}})  # fmt: skip
+    with muster(control_plane, tmp_path, "webhook") as log:
+        eventually(lambda: "answering reviews" in log.read_text(), message="it serves all the same")
+    assert api.get("ValidatingAdmissionPolicy", "somebody-elses")
+    assert all("somebody-elses" in line for line in refusals(log))
+
+
 def trusted(api: Api) -> set[str]:
     return {
         webhook["clientConfig"].get("caBundle", "")

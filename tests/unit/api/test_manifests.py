@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from admission.resources import webhook_config
-from admission.settings import load
+from admission.settings import GpuPods, Integrations, LabelSelector, Muster, Settings, load
 from admission.webhook.configuration import ByService, installed_settings, manifests
 
 FOLDER = webhook_config()
@@ -89,6 +89,25 @@ def test_rights_are_for_what_the_settings_name() -> None:
         "leases": [SETTINGS.leader_election.resource_name],
     }
     assert one("deployment.yaml", "Secret", SETTINGS.internal_cert_management.webhook_secret_name)["type"] == "Opaque"
+
+
+def test_the_policies_that_may_be_changed_are_all_that_there_can_be() -> None:
+    everywhere, somewhere = LabelSelector(), LabelSelector(match_labels={"gpus": "yes"})
+    both = Integrations(frameworks=("batch/job", "pod"))
+    made = {
+        each["metadata"]["name"]
+        for selector in (everywhere, somewhere)
+        for each in manifests(
+            Settings(integrations=both, muster=Muster(gpu_pods=GpuPods(namespace_selector=selector))),
+            ByService("muster-system", "kueue-webhook-service"),
+        )
+        if each["kind"] == "ValidatingAdmissionPolicy"
+    }
+    rules = one("rbac.yaml", "ClusterRole", "muster")["rules"]
+    (named,) = [
+        rule for rule in rules if "validatingadmissionpolicies" in rule["resources"] and "delete" in rule["verbs"]
+    ]
+    assert set(named["resourceNames"]) == made
 
 
 def test_nothing_is_granted_wholesale() -> None:
