@@ -92,7 +92,7 @@ def needs_rotation(held: Certificates, names: Iterable[str], now: datetime) -> N
         return Need.AUTHORITY
     is_trusted_long_enough = len(authorities) == 1 or now - _made(newest) >= OVERLAP
     if is_trusted_long_enough and (
-        serving.not_valid_after_utc - now < SERVING_MARGIN
+        _is_ending(serving, now)
         or newest not in signers
         or not {str(_name(each).value) for each in names} <= set(names_of(serving))
     ):
@@ -123,6 +123,14 @@ def rotate(held: Certificates, need: Need, names: Iterable[str], now: datetime) 
             return replace(held, authorities=_pem(x509.load_pem_x509_certificates(held.authorities)[0]))
 
 
+def is_due(certificate: bytes, now: datetime) -> bool:
+    """Whether a certificate that stands for itself is to be replaced: it ends soon, or is none."""
+    try:
+        return _is_ending(x509.load_pem_x509_certificate(certificate), now)
+    except ValueError:
+        return True
+
+
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     """The host names and addresses that a certificate is for."""
     try:
@@ -151,6 +159,10 @@ def from_secret(data: Mapping[str, str] | None) -> Certificates | None:
     except (KeyError, ValueError):
         return None
     return found if found.authorities and found.certificate else None
+
+
+def _is_ending(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_after_utc - now < SERVING_MARGIN
 
 
 def _made(certificate: x509.Certificate) -> datetime:

@@ -63,6 +63,7 @@ def _certificate(settings: Settings) -> tuple[Path, Path]:
     folder = Path(settings.webhook.cert_dir)
     if not (folder / tls.CERTIFICATE_FILE).is_file():
         folder = state_folder(settings) / "inspection"
-        if not (folder / tls.CERTIFICATE_FILE).is_file():
-            tls.write_files(folder, tls.issue(("muster-inspection", "localhost", "127.0.0.1"), datetime.now(UTC)))
+        now, file = datetime.now(UTC), folder / tls.CERTIFICATE_FILE
+        if not file.is_file() or tls.is_due(file.read_bytes(), now):
+            tls.write_files(folder, tls.issue(("muster-inspection", "localhost", "127.0.0.1"), now))
     return folder / tls.CERTIFICATE_FILE, folder / tls.KEY_FILE

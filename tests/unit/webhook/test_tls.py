@@ -176,6 +176,18 @@ def test_a_mounted_secret_is_replaced_by_moving_a_link(tmp_path: Path) -> None:
     assert served_certificate(serving).split() == second.certificate.split()
 
 
+@pytest.mark.parametrize(
+    ("days", "want"), [(0, False), (274, False), (276, True), (400, True)], ids=["new", "fresh", "ending", "ended"]
+)
+def test_a_certificate_of_its_own_is_replaced_before_it_ends(days: int, want: bool) -> None:
+    issued = tls.issue(("localhost",), NOW)
+    assert tls.is_due(issued.certificate, NOW + days * DAY) is want
+
+
+def test_what_is_no_certificate_is_replaced() -> None:
+    assert tls.is_due(b"spoilt", NOW) is True
+
+
 def test_without_files_there_is_no_context(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         Serving(tmp_path).context()
