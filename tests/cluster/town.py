@@ -219,6 +219,7 @@ class Trails:
         self._running = False
 
     def _add(self, kind: str, event: str, obj: dict[str, Any]) -> None:
+        obj["metadata"].pop("managedFields", None)  # half of the object, and nobody asks for it
         seen = Seen(int(obj["metadata"]["resourceVersion"]), None if event == "DELETED" else obj)
         with self._lock:
             trail = self._trails[kind].setdefault(obj["metadata"]["uid"], Trail(kind, obj))

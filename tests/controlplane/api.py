@@ -184,7 +184,7 @@ class Api:
                 with self.session().get(
                     self.server + self.path(kind), stream=True, timeout=(10, 400), params=params
                 ) as stream:
-                    for line in stream.iter_lines(chunk_size=1):
+                    for line in stream.iter_lines(chunk_size=None):  # as it arrives, and not byte by byte
                         event = json.loads(line)
                         if event["type"] == "ERROR":
                             revision = None
