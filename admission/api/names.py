@@ -1,7 +1,7 @@
 """Every label, annotation, finalizer, gate, condition type, reason and event of Kueue's API that Muster speaks.
 
-They are Kueue's words, so manifests, dashboards and controllers made for it work unchanged; Muster's own start with
-`muster.dev/`. This module only names things: what a name means is decided where it is read.
+They are Kueue's words, so manifests, dashboards and controllers made for it work unchanged. Reasons that the core gives
+are in `queues.core`. This module only names things: what a name means is decided where it is read.
 """
 
 from __future__ import annotations
@@ -57,28 +57,16 @@ RETRIABLE_IN_GROUP: Final = "kueue.x-k8s.io/retriable-in-group"
 ROLE_HASH: Final = "kueue.x-k8s.io/role-hash"
 POD_SUSPENDING_PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
 IS_GROUP_WORKLOAD: Final = "kueue.x-k8s.io/is-group-workload"
-SAFE_TO_FORCEFULLY_DELETE: Final = "kueue.x-k8s.io/safe-to-forcefully-delete"
 
 # ------------------------------------------------------------------ written by the queueing system
 
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
-JOB_OWNER_GVK: Final = "kueue.x-k8s.io/job-owner-gvk"
-JOB_OWNER_NAME: Final = "kueue.x-k8s.io/job-owner-name"
-COMPONENT_WORKLOAD_INDEX: Final = "kueue.x-k8s.io/component-workload-index"
 PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
 CLUSTER_QUEUE_LABEL: Final = "kueue.x-k8s.io/cluster-queue-name"
 LOCAL_QUEUE_LABEL: Final = "kueue.x-k8s.io/local-queue-name"
 WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
-WORKLOAD_SLICE_NAME: Final = "kueue.x-k8s.io/workload-slice-name"
 WORKLOAD_SLICE_REPLACEMENT_FOR: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 STOPPING: Final = "kueue.x-k8s.io/stopping"
-RAYCLUSTER_PODSET_REPLICA_SIZES: Final = "kueue.x-k8s.io/raycluster-podset-replica-sizes"
-RAYCLUSTER_GENERATION: Final = "kueue.x-k8s.io/raycluster-generation"
-MULTIKUEUE_ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
-MULTIKUEUE_ORIGIN_UID: Final = "kueue.x-k8s.io/multikueue-origin-uid"
-MULTIKUEUE_WORKER_WORKLOAD_POD: Final = "kueue.x-k8s.io/multikueue-worker-workload-pod"
-WORKLOAD_ALLOWED_RESOURCE_FLAVORS: Final = "kueue.x-k8s.io/workload-allowed-resource-flavors"
-CONCURRENT_ADMISSION_PARENT: Final = "kueue.x-k8s.io/concurrent-admission-parent"
 
 # ------------------------------------------------------------------ finalizers, gates, defaults
 
@@ -87,8 +75,6 @@ POD_FINALIZER: Final = MANAGED_LABEL
 ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
 TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
 ELASTIC_JOB_GATE: Final = "kueue.x-k8s.io/elastic-job"
-MULTIKUEUE_PREEMPTION_GATE: Final = "kueue.x-k8s.io/multikueue"
-CONCURRENT_ADMISSION_PREEMPTION_GATE: Final = "kueue.x-k8s.io/concurrent-admission"
 DEFAULT_LOCAL_QUEUE: Final = "default"
 DEFAULT_WORKLOAD_PRIORITY_CLASS: Final = "default"
 DEFAULT_POD_SET: Final = "main"
@@ -99,17 +85,11 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 MULTIKUEUE_CONTROLLER: Final = "kueue.x-k8s.io/multikueue"
-PROVISIONING_CONTROLLER: Final = "kueue.x-k8s.io/provisioning-request"
 
 WORKLOAD_PRIORITY_CLASS_GROUP: Final = GROUP
 WORKLOAD_PRIORITY_CLASS_KIND: Final = "WorkloadPriorityClass"
 POD_PRIORITY_CLASS_GROUP: Final = "scheduling.k8s.io"
 POD_PRIORITY_CLASS_KIND: Final = "PriorityClass"
-
-# ------------------------------------------------------------------ Muster's own
-
-#: On Workloads: why it waits, as JSON (`queues.core.reasons`).
-WHY_PENDING: Final = "muster.dev/why-pending"
 
 # ------------------------------------------------------------------ condition types of Workloads
 
@@ -124,19 +104,6 @@ DEACTIVATION_TARGET: Final = "DeactivationTarget"
 FINISHED: Final = "Finished"
 WAITING_FOR_REPLACEMENT_PODS: Final = "WaitingForReplacementPods"
 
-#: Conditions that every admission write carries, in the order in which they are written.
-ADMISSION_CONDITIONS: Final = (
-    QUOTA_RESERVED,
-    BLOCKED_ON_PREEMPTION_GATES,
-    EVICTED,
-    ADMITTED,
-    PREEMPTED,
-    REQUEUED,
-    DEACTIVATION_TARGET,
-    FINISHED,
-    PODS_READY,
-)
-
 #: Condition of queues, admission checks and worker clusters.
 ACTIVE: Final = "Active"
 
@@ -148,21 +115,12 @@ TERMINATED_BY_KUEUE: Final = "TerminatedByKueue"
 
 # ------------------------------------------------------------------ reasons of QuotaReserved=False
 
-REASON_NO_MATCHING_FLAVOR: Final = "NoMatchingFlavor"
-REASON_WAITING_FOR_QUOTA: Final = "WaitingForQuota"
-REASON_EXCEEDS_MAX_QUOTA: Final = "ExceedsMaxQuota"
-REASON_TOPOLOGY_PLACEMENT_FAILED: Final = "TopologyPlacementFailed"
-REASON_WAITING_FOR_PREEMPTED_WORKLOADS: Final = "WaitingForPreemptedWorkloads"
 REASON_MISCONFIGURED: Final = "Misconfigured"
 REASON_SUSPENDED: Final = "Suspended"
 REASON_PENDING_EVALUATION: Final = "PendingEvaluation"
-REASON_WAITING_FOR_PODS_READY: Final = "WaitingForPodsReady"
 REASON_ADMISSION_GATED: Final = "AdmissionGated"
 REASON_ON_HOLD: Final = "OnHold"
 REASON_DEACTIVATED: Final = "Deactivated"
-REASON_PENDING: Final = "Pending"
-REASON_INADMISSIBLE: Final = "Inadmissible"
-REASON_WAITING: Final = "Waiting"
 
 # ------------------------------------------------------------------ reasons of Admitted=False
 
@@ -178,16 +136,11 @@ EVICTED_BY_ADMISSION_CHECK: Final = "AdmissionCheck"
 EVICTED_BY_CLUSTER_QUEUE_STOPPED: Final = "ClusterQueueStopped"
 EVICTED_BY_LOCAL_QUEUE_STOPPED: Final = "LocalQueueStopped"
 EVICTED_BY_NODE_FAILURES: Final = "NodeFailures"
-EVICTED_BY_FLAVOR_MIGRATION: Final = "FlavorMigration"
 EVICTED_BY_DEACTIVATION: Final = "Deactivated"
 EVICTED_BY_DEACTIVATION_PREFIX: Final = "DeactivatedDueTo"
-EVICTED_VARIANT: Final = "VariantEvicted"
 
 # ------------------------------------------------------------------ reasons of Preempted=True
 
-PREEMPTED_IN_CLUSTER_QUEUE: Final = "InClusterQueue"
-PREEMPTED_IN_COHORT_RECLAMATION: Final = "InCohortReclamation"
-PREEMPTED_IN_COHORT_FAIR_SHARING: Final = "InCohortFairSharing"
 PREEMPTED_IN_COHORT_RECLAIM_WHILE_BORROWING: Final = "InCohortReclaimWhileBorrowing"
 REASON_PREEMPTION_GATED: Final = "PreemptionGated"
 
@@ -205,13 +158,11 @@ REASON_LOCAL_QUEUE_RESTARTED: Final = "LocalQueueRestarted"
 
 REASON_REQUEUING_LIMIT_EXCEEDED: Final = "RequeuingLimitExceeded"
 REASON_MAXIMUM_EXECUTION_TIME_EXCEEDED: Final = "MaximumExecutionTimeExceeded"
-REASON_EVICTED_ON_MANAGER_CLUSTER: Final = "EvictedOnManagerCluster"
 
 REASON_SUCCEEDED: Final = "Succeeded"
 REASON_FAILED: Final = "Failed"
 REASON_OUT_OF_SYNC: Final = "OutOfSync"
 REASON_OWNER_NOT_FOUND: Final = "OwnerNotFound"
-REASON_WORKLOAD_SLICE_REPLACED: Final = "WorkloadSliceReplaced"
 REASON_FAILED_TO_START: Final = "FailedToStart"
 
 REASON_PODS_FAILED: Final = "PodsFailed"
@@ -230,37 +181,18 @@ DELAYED_TOPOLOGY_READY: Final = "Ready"
 GATE_OPEN: Final = "Open"
 GATE_CLOSED: Final = "Closed"
 
-# ------------------------------------------------------------------ reasons of the Active condition of queues
-
-ACTIVE_READY: Final = "Ready"
-INACTIVE_TERMINATING: Final = "Terminating"
-INACTIVE_STOPPED: Final = "Stopped"
-INACTIVE_FLAVOR_NOT_FOUND: Final = "FlavorNotFound"
-INACTIVE_CHECK_NOT_FOUND: Final = "AdmissionCheckNotFound"
-INACTIVE_CHECK_INACTIVE: Final = "AdmissionCheckInactive"
-INACTIVE_MULTIPLE_MULTIKUEUE_CHECKS: Final = "MultipleMultiKueueAdmissionChecks"
-INACTIVE_MULTIKUEUE_CHECK_PER_FLAVOR: Final = "MultiKueueAdmissionCheckAppliedPerFlavor"
-INACTIVE_MULTIKUEUE_WITH_PROVISIONING: Final = "MultiKueueWithProvisioningRequest"
-INACTIVE_TOPOLOGY_NOT_FOUND: Final = "TopologyNotFound"
-INACTIVE_UNKNOWN: Final = "Unknown"
-INACTIVE_CLUSTER_QUEUE_MISSING: Final = "ClusterQueueDoesNotExist"
-INACTIVE_CLUSTER_QUEUE_INACTIVE: Final = "ClusterQueueIsInactive"
-
 # ------------------------------------------------------------------ Events on Workloads
 
 EVENT_QUOTA_RESERVED: Final = "QuotaReserved"
 EVENT_ADMITTED: Final = "Admitted"
-EVENT_PENDING: Final = "Pending"
 EVENT_SECOND_PASS_FAILED: Final = "SecondPassFailed"  # noqa: S105 - an event, no password
 EVENT_PREEMPTED: Final = "Preempted"
 EVENT_PREEMPTED_WORKLOAD: Final = "PreemptedWorkload"
 EVENT_EVICTED_PREFIX: Final = "EvictedDueTo"
 EVENT_CHECK_REJECTED: Final = "AdmissionCheckRejected"
-EVENT_CHECK_UPDATED: Final = "AdmissionCheckUpdated"
 EVENT_MAXIMUM_EXECUTION_TIME_EXCEEDED: Final = "MaximumExecutionTimeExceeded"
 EVENT_ADMISSION_GATED: Final = "AdmissionGated"
 EVENT_ADMISSION_GATE_CLEARED: Final = "AdmissionGateCleared"
-EVENT_OWNER_REFERENCES_ADDED: Final = "OwnerReferencesAdded"
 
 # ------------------------------------------------------------------ admission modes of ClusterQueues
 
@@ -269,16 +201,11 @@ USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"
 # ------------------------------------------------------------------ Events on jobs and pods
 
 EVENT_STARTED: Final = "Started"
-EVENT_SUSPENDED: Final = "Suspended"
 EVENT_STOPPED: Final = "Stopped"
 EVENT_DELETED: Final = "Deleted"
 EVENT_CREATED_WORKLOAD: Final = "CreatedWorkload"
-EVENT_DELETED_WORKLOAD: Final = "DeletedWorkload"
-EVENT_UPDATED_WORKLOAD: Final = "UpdatedWorkload"
 EVENT_FINISHED_WORKLOAD: Final = "FinishedWorkload"
 EVENT_COMPOSE_FAILED: Final = "ErrWorkloadCompose"
-EVENT_UPDATED_CHECK: Final = "UpdatedAdmissionCheck"
-EVENT_NESTING_TOO_DEEP: Final = "JobNestingTooDeep"
 EVENT_PRIORITY_CLASS_NOT_FOUND: Final = "WorkloadPriorityClassNotFound"
 EVENT_EXCESS_POD_DELETED: Final = "ExcessPodDeleted"
 EVENT_WORKLOAD_NAME_CONFLICT: Final = "WorkloadNameConflict"

@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 
 from admission.api import meta
+from admission.api.names import NAMESPACE_NAME_LABEL
 from admission.settings import gates
 from admission.settings.durations import Seconds
 
 API_GROUP = "config.kueue.x-k8s.io"
 V1BETA1 = f"{API_GROUP}/v1beta1"
 V1BETA2 = f"{API_GROUP}/v1beta2"
-
-NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class Section(

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from admission.api.meta import selects
+from admission.api.names import NAMESPACE_NAME_LABEL
 from admission.settings import gates
 from admission.settings.configuration import (
-    NAMESPACE_NAME_LABEL,
     DeviceClassSource,
     LabelSelector,
     PreemptionStrategy,
