@@ -13,9 +13,6 @@ from fractions import Fraction
 from admission.api.core import LimitRange, LimitRangeItem
 from admission.jobs.amounts import Amounts, exact, in_words
 
-CONTAINER = "Container"
-POD = "Pod"
-
 
 @dataclass(frozen=True, slots=True)
 class Needs:
@@ -30,7 +27,7 @@ class Needs:
 def with_defaults(needs: Needs, ranges: Iterable[LimitRange]) -> Needs:
     """The container's needs with the default limits and requests of the LimitRanges where it has none."""
     requests, limits = dict(needs.requests), dict(needs.limits)
-    for item in _items(ranges, CONTAINER):
+    for item in _of_containers(ranges):
         for resource, amount in exact(item.default).items():
             limits.setdefault(resource, amount)
         for resource, amount in exact(item.default_request).items():
@@ -92,8 +89,8 @@ def _or_none(amount: Fraction | None) -> str:
     return "none" if amount is None else in_words(amount)
 
 
-def _items(ranges: Iterable[LimitRange], kind: str) -> Iterator[LimitRangeItem]:
+def _of_containers(ranges: Iterable[LimitRange]) -> Iterator[LimitRangeItem]:
     for limit_range in ranges:
         for item in limit_range.spec.limits:
-            if item.type == kind:
+            if item.type == "Container":
                 yield item

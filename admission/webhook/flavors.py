@@ -10,7 +10,7 @@ from typing import Any
 
 from admission.api import names
 from admission.api.kueue import ResourceFlavor
-from admission.webhook import fields, jobrules, syntax
+from admission.webhook import fields, job_rules, syntax
 from admission.webhook.context import Context
 from admission.webhook.fields import FieldError
 from admission.webhook.review import Operation
@@ -18,9 +18,7 @@ from admission.webhook.review import Operation
 
 def mutate(_raw: Mapping[str, Any], flavor: ResourceFlavor, _context: Context) -> list[Operation]:
     """A flavor in use is kept until no ClusterQueue names it."""
-    if names.RESOURCE_IN_USE_FINALIZER in flavor.metadata.finalizers:
-        return []
-    return jobrules.add_to_list("/metadata/finalizers", flavor.metadata.finalizers, [names.RESOURCE_IN_USE_FINALIZER])
+    return job_rules.add_finalizer(flavor.metadata, names.RESOURCE_IN_USE_FINALIZER)
 
 
 def validate(new: ResourceFlavor, _old: ResourceFlavor | None, _context: Context) -> Iterator[FieldError]:

@@ -13,7 +13,7 @@ from admission.api import names
 from admission.api.batch import INDEXED, Job
 from admission.api.core import PodTemplateSpec
 from admission.api.decoding import convert
-from admission.webhook import fields, jobrules, syntax, topologyrequests
+from admission.webhook import fields, job_rules, syntax, topology_requests
 from admission.webhook.context import Context
 from admission.webhook.fields import FieldError, annotation
 from admission.webhook.handling import Refusal
@@ -24,14 +24,14 @@ def mutate(_raw: Mapping[str, Any], job: Job, context: Context) -> list[Operatio
     if not context.rules.jobs or job.metadata.is_deleting:
         return []
     template = convert(job.spec.template, PodTemplateSpec)
-    match jobrules.verdict(job.metadata, template.spec, context):
-        case jobrules.LeftAlone():
+    match job_rules.verdict(job.metadata, template.spec, context):
+        case job_rules.LeftAlone():
             return []
-        case jobrules.Refused(error):
+        case job_rules.Refused(error):
             raise Refusal(error)
-        case jobrules.Queued(default_queue=default_queue):
+        case job_rules.Queued(default_queue=default_queue):
             label = {names.QUEUE_LABEL: names.DEFAULT_LOCAL_QUEUE} if default_queue else {}
-            patch = jobrules.add_to_map("/metadata/labels", job.metadata.labels, label)
+            patch = job_rules.add_to_map("/metadata/labels", job.metadata.labels, label)
             if not job.spec.suspend:
                 patch.append({"op": "add", "path": "/spec/suspend", "value": True})
             return patch
@@ -41,24 +41,24 @@ def validate(new: Job, old: Job | None, context: Context) -> Iterator[FieldError
     if not context.rules.jobs:
         return
     if old is None:
-        yield from jobrules.create_errors(_shared(new))
+        yield from job_rules.create_errors(_shared(new))
     else:
         default = context.has_default_queue and context.is_managed_namespace
-        yield from jobrules.update_errors(_shared(new), _shared(old), has_default_queue=default)
+        yield from job_rules.update_errors(_shared(new), _shared(old), has_default_queue=default)
         yield from _resize_errors(new, old)
     yield from _partial_admission_errors(new, old)
     yield from _sync_completions_errors(new)
     template = convert(new.spec.template, PodTemplateSpec)
     at = "spec.template.metadata.annotations"
-    yield from topologyrequests.errors(at, template.metadata.annotations, _pods(new))
+    yield from topology_requests.errors(at, template.metadata.annotations, _pods(new))
     if new.metadata.annotations.get(names.ELASTIC_JOB) == "true":
         for name in (names.PODSET_REQUIRED_TOPOLOGY, names.PODSET_PREFERRED_TOPOLOGY):
             if name in template.metadata.annotations:
                 yield fields.forbidden(fields.key(at, name), "may not be set on an elastic job")
 
 
-def _shared(job: Job) -> jobrules.Job:
-    return jobrules.Job(job.metadata, is_suspended=job.spec.suspend, takes_elastic=True)
+def _shared(job: Job) -> job_rules.Job:
+    return job_rules.Job(job.metadata, is_suspended=job.spec.suspend, takes_elastic=True)
 
 
 def _pods(job: Job) -> int:

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from admission.api import names
 from admission.api.core import Pod
+from admission.jobs.pod_states import group_name
 from admission.jobs.roles import role_hash
-from admission.webhook import fields, jobrules, syntax, topologyrequests
+from admission.webhook import fields, job_rules, syntax, topology_requests
 from admission.webhook.context import Context, is_of_daemon_set, job_owner
 from admission.webhook.fields import FieldError, annotation, label
 from admission.webhook.handling import Refusal
@@ -27,15 +28,15 @@ def mutate(raw: Mapping[str, Any], pod: Pod, context: Context) -> list[Operation
     if not context.rules.pods or _is_not_ours(pod, context):
         return []
     by_parent = names.POD_SUSPENDING_PARENT in pod.metadata.annotations
-    verdict = jobrules.Queued() if by_parent else jobrules.verdict(pod.metadata, pod.spec, context)
+    verdict = job_rules.Queued() if by_parent else job_rules.verdict(pod.metadata, pod.spec, context)
     match verdict:
-        case jobrules.Refused(error):
+        case job_rules.Refused(error):
             raise Refusal(error)
-        case jobrules.LeftAlone():
+        case job_rules.LeftAlone():
             if found := list(_managed_label_errors(pod)):
                 raise Refusal(*found)
             return []
-        case jobrules.Queued(default_queue=default_queue):
+        case job_rules.Queued(default_queue=default_queue):
             if found := list(errors(pod)):
                 raise Refusal(*found)
             return _gated(raw, pod, context, default_queue=default_queue, by_parent=by_parent)
@@ -66,14 +67,16 @@ def _gated(
         labels[names.POD_GROUP_POD_INDEX] = rank
     added = {name: value for name, value in labels.items() if metadata.labels.get(name) != value}
     wanted = [names.ADMISSION_GATE, *([names.TOPOLOGY_GATE] if context.rules.topology else [])]
-    finalizers = [] if by_parent or names.POD_FINALIZER in metadata.finalizers else [names.POD_FINALIZER]
+    finalizer = [] if by_parent else job_rules.add_finalizer(metadata, names.POD_FINALIZER)
     return [
-        *jobrules.add_to_map("/metadata/labels", metadata.labels, added),
-        *jobrules.add_to_map(
+        *job_rules.add_to_map("/metadata/labels", metadata.labels, added),
+        *job_rules.add_to_map(
             "/metadata/annotations", metadata.annotations, {names.ROLE_HASH: role_hash(raw.get("spec") or {})}
         ),
-        *jobrules.add_to_list("/metadata/finalizers", metadata.finalizers, [*finalizers]),
-        *jobrules.add_to_list("/spec/schedulingGates", gates, [{"name": gate} for gate in wanted if gate not in gates]),
+        *finalizer,
+        *job_rules.add_to_list(
+            "/spec/schedulingGates", gates, [{"name": gate} for gate in wanted if gate not in gates]
+        ),
     ]
 
 
@@ -83,13 +86,9 @@ def _gated(
 def errors(pod: Pod) -> Iterator[FieldError]:
     """What a queued pod may not be created with."""
     yield from _managed_label_errors(pod)
-    yield from jobrules.create_errors(jobrules.Job(pod.metadata, is_suspended=True))
+    yield from job_rules.create_errors(job_rules.Job(pod.metadata, is_suspended=True))
     total = yield from _group_errors(pod)
-    yield from topologyrequests.errors("metadata.annotations", pod.metadata.annotations, total)
-
-
-def group_name(pod: Pod) -> str:
-    return pod.metadata.annotations.get(names.POD_GROUP_NAME) or pod.metadata.labels.get(names.POD_GROUP_NAME, "")
+    yield from topology_requests.errors("metadata.annotations", pod.metadata.annotations, total)
 
 
 def _managed_label_errors(pod: Pod) -> Iterator[FieldError]:
@@ -116,7 +115,7 @@ def _group_errors(pod: Pod) -> Generator[FieldError, None, int | None]:
     fast = pod.metadata.annotations.get(names.POD_GROUP_FAST_ADMISSION)
     if fast is not None and not group:
         yield fields.required(label(names.POD_GROUP_NAME), f"must be set when {names.POD_GROUP_FAST_ADMISSION} is")
-    prebuilt = jobrules.Job(pod.metadata, is_suspended=True).prebuilt
+    prebuilt = job_rules.Job(pod.metadata, is_suspended=True).prebuilt
     if group and prebuilt and group != prebuilt:
         yield fields.invalid(at(names.POD_GROUP_NAME), group, f"must be equal to {names.PREBUILT_WORKLOAD}")
     return total if group else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from admission.api import names
 from admission.api.kueue import AdmissionChecksStrategy, ClusterQueue, Cohort, LocalQueue
-from admission.webhook import fields, jobrules, quotas, syntax
+from admission.webhook import fields, job_rules, quotas, syntax
 from admission.webhook.context import Context
 from admission.webhook.fields import FieldError
 from admission.webhook.review import Operation
@@ -19,9 +19,7 @@ from admission.webhook.review import Operation
 
 def mutate_cluster_queue(_raw: Mapping[str, Any], queue: ClusterQueue, _context: Context) -> list[Operation]:
     """A ClusterQueue in use is kept until its workloads are gone."""
-    if names.RESOURCE_IN_USE_FINALIZER in queue.metadata.finalizers:
-        return []
-    return jobrules.add_to_list("/metadata/finalizers", queue.metadata.finalizers, [names.RESOURCE_IN_USE_FINALIZER])
+    return job_rules.add_finalizer(queue.metadata, names.RESOURCE_IN_USE_FINALIZER)
 
 
 def validate_cluster_queue(new: ClusterQueue, old: ClusterQueue | None, _context: Context) -> Iterator[FieldError]:

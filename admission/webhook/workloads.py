@@ -16,7 +16,7 @@ from admission.api.core import PodSpec, PodTemplateSpec, ResourceRequirements
 from admission.api.decoding import convert
 from admission.api.kueue import PodSet, Workload
 from admission.api.meta import is_true
-from admission.webhook import fields, jobrules, quotas, syntax
+from admission.webhook import fields, job_rules, quotas, syntax
 from admission.webhook.context import Context
 from admission.webhook.fields import FieldError, annotation
 from admission.webhook.review import Operation
@@ -40,12 +40,12 @@ def validate(new: Workload, old: Workload | None, _context: Context) -> Iterator
         yield from _min_count_errors(new)
     gates = new.metadata.annotations.get(names.ADMISSION_GATED_BY)
     if gates is not None:
-        yield from jobrules.gate_errors(gates)
+        yield from job_rules.gate_errors(gates)
     boost = new.metadata.annotations.get(names.PRIORITY_BOOST)
     if boost is not None and syntax.integer(boost) is None:
         yield fields.invalid(annotation(names.PRIORITY_BOOST), boost, "must be an integer of 32 bits")
     if old is not None:
-        yield from jobrules.gate_update_errors(new.metadata, old.metadata)
+        yield from job_rules.gate_update_errors(new.metadata, old.metadata)
         if is_true(old.status.conditions, names.QUOTA_RESERVED) and not _same_pod_sets(new, old):
             yield fields.forbidden("spec.podSets", "field is immutable while quota is reserved")
 

@@ -13,6 +13,7 @@ from typing import Final
 from admission.api import names
 from admission.api.core import PodSpec
 from admission.api.meta import ObjectMeta
+from admission.jobs.composing import prebuilt_name
 from admission.settings import WithoutQueue
 from admission.webhook import fields, syntax
 from admission.webhook.context import SYSTEM_PRIORITY_CLASSES, Context
@@ -41,9 +42,7 @@ class Job:
 
     @property
     def prebuilt(self) -> str:
-        return self.metadata.annotations.get(names.PREBUILT_WORKLOAD) or self.metadata.labels.get(
-            names.PREBUILT_WORKLOAD, ""
-        )
+        return prebuilt_name(self.metadata.labels, self.metadata.annotations)
 
 
 # ------------------------------------------------------------------ is it queued
@@ -120,6 +119,15 @@ def add_to_list(path: str, existing: object, items: list[object]) -> list[Operat
     if not existing:
         return [{"op": "add", "path": path, "value": items}]
     return [{"op": "add", "path": f"{path}/-", "value": item} for item in items]
+
+
+def add_finalizer(metadata: ObjectMeta, finalizer: str) -> list[Operation]:
+    """Operations that put a finalizer on the object, where it is not there."""
+    return (
+        []
+        if finalizer in metadata.finalizers
+        else add_to_list("/metadata/finalizers", metadata.finalizers, [finalizer])
+    )
 
 
 def _escaped(name: str) -> str:
