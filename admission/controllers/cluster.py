@@ -16,6 +16,7 @@ from admission.controllers import conditions, observe
 from admission.controllers.act import Answer, Gone, Written
 from admission.controllers.inbox import Observed
 from admission.controllers.look import Look
+from admission.controllers.node_health import NodeHealth
 from admission.controllers.rules import Facts, Ownership
 from admission.controllers.store import Change, Key, key_of
 from admission.controllers.tables import Tables
@@ -26,7 +27,7 @@ from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
 from admission.kube.informers import Deleted, Replaced, Upserted
 from admission.settings import Settings
 from queues.core import events, model
-from queues.core.plan import Admit, Decision, Evict
+from queues.core.plan import Admit, Decision, Evict, GiveUp, Place
 from queues.core.state import State
 from queues.journal.entries import PastUseRow
 
@@ -57,6 +58,7 @@ class Cluster:
         self.units = Units(adapters, self.tables, settings)
         self.look = Look(self.tables, settings, clock, self.units.kinds)
         self.values = Values(self.look)
+        self.nodes = NodeHealth(self.tables, settings)
         self.state = State()
         self.dirty = Dirty()
         self.told: dict[str, model.Workload] = {}
@@ -307,6 +309,8 @@ class Cluster:
     # ------------------------------------------------------------------ nodes and pods
 
     def _node(self, change: Change[core.Node]) -> None:
+        for workload in self.nodes.changed(change.before, change.after):
+            self.dirty.workloads[key_of(workload)] = None
         if change.after is None:
             self.apply(events.NodeGone(model.NodeName(change.either.metadata.name)))
             return
@@ -317,6 +321,8 @@ class Cluster:
     def _pod(self, change: Change[core.Pod]) -> None:
         pod = change.either
         self._place(pod, there=change.after is not None)
+        if pod.spec.node_name in self.nodes.troubled and (name := observe.workload_name(pod)) is not None:
+            self.dirty.workloads[Key(pod.metadata.namespace, name)] = None
         if change.before is not None and change.after is not None and change.before.spec.scheduling_gates:
             left = {gate.name for gate in change.after.spec.scheduling_gates}
             self.ungated += [(pod, gate.name) for gate in change.before.spec.scheduling_gates if gate.name not in left]
@@ -380,6 +386,7 @@ class Cluster:
         """It is gone, or finished: it neither waits nor holds."""
         uid = workload.metadata.uid
         self.values.forget(uid)
+        self.nodes.forget(uid)
         self.kept_back.pop(uid, None)
         self._ready.discard(uid)
         self.ended.append(uid)
@@ -424,9 +431,9 @@ class Cluster:
         """Whether the core still means it: what it heard since may have made it forget a decision that had to wait."""
         record = self.state.workloads.get(decision.uid)
         match decision:
-            case Admit(_, admission):
+            case Admit(_, admission) | Place(_, admission):
                 return record is not None and record.admission == admission
-            case Evict():
+            case Evict() | GiveUp():
                 return record is not None and record.evicted
             case _:
                 return record is not None
@@ -448,7 +455,7 @@ class Cluster:
         if ref is not None and ref.kind == names.WORKLOAD_PRIORITY_CLASS_KIND:
             found = self.look.workload_priority_class(ref.name)
             value = None if found is None else found.value
-        return Facts(self.settings, self.ownership(workload), local, queue, value)
+        return Facts(self.settings, self.ownership(workload), local, queue, value, self.nodes.failed(workload))
 
 
 def _is_status_only(change: Change[Any]) -> bool:

@@ -6,8 +6,10 @@ patch. They must never decide anew: what does not fit the Workload any more is N
 
 from __future__ import annotations
 
+import msgspec
+
 from admission.api import meta, names, topology_assignment
-from admission.api.kueue import Admission, PodSetAssignment, Workload
+from admission.api.kueue import Admission, PodSetAssignment, TopologyAssignment, Workload
 from admission.api.quantities import format_amount
 from admission.controllers import checks, conditions
 from admission.controllers.eviction import evicted
@@ -15,7 +17,7 @@ from admission.controllers.rules import Ownership, event
 from admission.jobs.effects import Severity, Tell
 from admission.jobs.eviction import released
 from queues.core import model
-from queues.core.plan import Admit, Evict
+from queues.core.plan import Admit, Evict, GiveUp, Place
 from queues.core.reasons import Reason
 
 
@@ -57,7 +59,8 @@ def admit(workload: Workload, decision: Admit, now: float, *, reports_readiness:
     )
     if reports_readiness:
         changed = _not_ready_yet(changed, now)
-    if checks.are_ready(changed, decision.checks):
+    waits = any(each.is_delayed for each in admission.pod_sets)
+    if checks.are_ready(changed, decision.checks) and not waits:
         return checks.admitted(changed, now)
     return conditions.with_condition(
         changed,
@@ -86,13 +89,52 @@ def _assignment(each: model.PodSetAssignment) -> PodSetAssignment:
         flavors=dict(sorted(each.flavors.items())),
         resource_usage={resource: format_amount(resource, counted) for resource, counted in sorted(each.usage.items())},
         count=each.count,
-        topology_assignment=None
-        if each.topology is None
-        else topology_assignment.encode(
-            each.topology.levels,
-            (topology_assignment.Domain(domain.values, domain.count) for domain in each.topology.domains),
-        ),
+        topology_assignment=_encoded(each.topology),
+        delayed_topology_request=names.DELAYED_TOPOLOGY_PENDING if each.is_delayed else None,
     )
+
+
+def _encoded(topology: model.TopologyAssignment | None) -> TopologyAssignment | None:
+    if topology is None:
+        return None
+    domains = (topology_assignment.Domain(domain.values, domain.count) for domain in topology.domains)
+    return topology_assignment.encode(topology.levels, domains)
+
+
+def place(workload: Workload, decision: Place) -> Workload:
+    """The same quota with other places, or the first ones; the failed node is dealt with."""
+    admission = workload.status.admission
+    places = {each.name: each.topology for each in decision.admission.pod_sets}
+    assert admission is not None  # noqa: S101
+    assignments = []
+    for each in admission.pod_set_assignments:
+        changed = each
+        topology = _encoded(places.get(each.name))
+        if topology is not None and topology != each.topology_assignment:
+            was_delayed = each.delayed_topology_request is not None
+            changed = msgspec.structs.replace(
+                each,
+                topology_assignment=topology,
+                delayed_topology_request=names.DELAYED_TOPOLOGY_READY if was_delayed else None,
+            )
+        assignments.append(changed)
+    return conditions.with_status(
+        workload,
+        admission=msgspec.structs.replace(admission, pod_set_assignments=tuple(assignments)),
+        unhealthy_nodes=(),
+    )
+
+
+def give_up(workload: Workload, decision: GiveUp, ownership: Ownership, now: float) -> Workload:
+    """Evicted since a failed node cannot be replaced."""
+    if conditions.is_evicted(workload):
+        return workload
+    changed = evicted(workload, names.EVICTED_BY_NODE_FAILURES, decision.message, now)
+    return released(changed, now) if ownership is Ownership.NONE else changed
+
+
+def give_up_event(workload: Workload, decision: GiveUp) -> Tell:
+    return event(workload, names.EVENT_EVICTED_PREFIX + names.EVICTED_BY_NODE_FAILURES, decision.message)
 
 
 def preempt(workload: Workload, decision: Evict, ownership: Ownership, now: float) -> Workload:

@@ -27,7 +27,7 @@ from admission.controllers.wakes import Wakes
 from admission.jobs.effects import Effect
 from admission.jobs.interface import UnitKey
 from queues.core import events, model
-from queues.core.plan import Admit, Decision, Evict, Hold, Plan
+from queues.core.plan import Admit, Decision, Evict, GiveUp, Hold, Place, Plan
 
 log = logging.getLogger(__name__)
 Arguments = ParamSpec("Arguments")
@@ -35,6 +35,9 @@ Arguments = ParamSpec("Arguments")
 #: How much rarer the statuses of queues are written while many other writes are under way.
 _CROWDED = 5.0
 _AFTER_A_BUG = 30.0
+
+#: Decisions that become writes at once.
+Written = Admit | Evict | Place | GiveUp
 
 LookedAt = OfWorkload | OfUnit | OfDecision | OfHold | OfStatus | OfFinalizer
 
@@ -56,7 +59,7 @@ class Desk:
         self._metrics = metrics
         self._actor = actor
         self._holds = Holds()
-        self._deferred: dict[str, Admit | Evict] = {}
+        self._deferred: dict[str, Written] = {}
         self._kept_until: dict[str, float] = {}
         self._failed_admissions: dict[str, int] = {}
         self._status_written: dict[OfStatus, float] = {}
@@ -99,7 +102,7 @@ class Desk:
                 "an errand was not done",
                 extra={"owner": str(report.errand.owner), "fate": report.fate.value, "why": report.message},
             )
-            if isinstance(decision, Admit | Evict):
+            if isinstance(decision, Admit | Evict | Place | GiveUp):
                 self._refused(decision, report, now)
         elif isinstance(decision, Admit):
             self._failed_admissions.pop(decision.uid, None)
@@ -107,7 +110,7 @@ class Desk:
             if isinstance(token, LookedAt):
                 self.look_at(token, now)
 
-    def _refused(self, decision: Admit | Evict, report: Report, now: float) -> None:
+    def _refused(self, decision: Written, report: Report, now: float) -> None:
         """The core forgets what could not be written. What fails again and again is left alone for a while."""
         uid = decision.uid
         if isinstance(decision, Evict) and report.fate is Fate.UNAVAILABLE:
@@ -224,7 +227,7 @@ class Desk:
                 self._holds.put(uid, reason)
                 self._reporting.held(workload, reason, now)
                 self._write_hold(uid, now)
-            case Admit() | Evict():
+            case Admit() | Evict() | Place() | GiveUp():
                 token = OfDecision(uid)
                 is_busy = self._errands.wait_for(("Workload", *key_of(workload)), token)
                 if is_busy or not self._errands.may_look(token, now):
@@ -243,9 +246,7 @@ class Desk:
             case _:
                 assert_never(decision)
 
-    def _written(
-        self, workload: Workload, decision: Admit | Evict, now: float
-    ) -> tuple[Workload | None, tuple[Effect, ...]]:
+    def _written(self, workload: Workload, decision: Written, now: float) -> tuple[Workload | None, tuple[Effect, ...]]:
         """The Workload as decided and what is told about it; None where the decision does not fit it any more."""
         match decision:
             case Admit():
@@ -269,8 +270,21 @@ class Desk:
                 self._metrics.workloads.preemption(decision.preemptor_queue, decision.reason.value)
                 after = decisions.preempt(workload, decision, self._cluster.ownership(workload), now)
                 return after, decisions.preemption_events(workload, preemptor, decision)
+            case Place() | GiveUp():
+                return self._moved(workload, decision, now)
             case _:
                 assert_never(decision)
+
+    def _moved(
+        self, workload: Workload, decision: Place | GiveUp, now: float
+    ) -> tuple[Workload | None, tuple[Effect, ...]]:
+        """What becomes of one that holds quota and lacked places; None when it is another one by now."""
+        if self._cluster.value(workload) != self._cluster.told.get(decision.uid):
+            return None, ()
+        if isinstance(decision, Place):
+            return decisions.place(workload, decision), ()
+        after = decisions.give_up(workload, decision, self._cluster.ownership(workload), now)
+        return after, (decisions.give_up_event(workload, decision),)
 
     def _write_hold(self, uid: str, now: float) -> None:
         workload = self._cluster.tables.workloads.by_uid(uid)

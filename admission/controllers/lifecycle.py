@@ -11,7 +11,16 @@ from dataclasses import dataclass
 import msgspec
 
 from admission.api.kueue import Workload
-from admission.controllers import activity, checks, conditions, execution_time, pods_ready, retention, stop_policy
+from admission.controllers import (
+    activity,
+    checks,
+    conditions,
+    execution_time,
+    node_failures,
+    pods_ready,
+    retention,
+    stop_policy,
+)
 from admission.controllers.changes import workload_patches
 from admission.controllers.rules import Facts, Ownership, Rule, Step
 from admission.jobs.effects import Delete, Effect, Tell
@@ -52,6 +61,7 @@ _RULES: tuple[Rule, ...] = (
     checks.admit,
     checks.fail,
     stop_policy.obey,
+    node_failures.react,
     pods_ready.time_out,
     execution_time.limit,
     release,

@@ -43,7 +43,7 @@ from admission.settings.configuration import QuotaCheckStrategy
 from queues.core.cycle import decide
 from queues.core.model import ResourceName
 from queues.core.plan import Hold
-from queues.core.policy import AdmissionFairSharing, FairSharing, FairStrategy, Policy, QuotaCheck
+from queues.core.policy import AdmissionFairSharing, FairSharing, FairStrategy, Policy, QuotaCheck, TopologyRules
 from queues.journal.entries import PastUseRow
 
 log = logging.getLogger(__name__)
@@ -268,6 +268,12 @@ def policy(settings: Settings) -> Policy:
         partial_admission=settings.gate("PartialAdmission"),
         block_admission_until_pods_ready=waiting is not None and waiting.block_admission,
         fair_sharing=_fair_sharing(settings),
+        topology=TopologyRules(
+            is_balanced=settings.gate("TASBalancedPlacement"),
+            respects_preferences=settings.gate("TASRespectNodeAffinityPreferred"),
+            fails_fast=settings.gate("TASFailedNodeReplacementFailFast"),
+            mixes_profiles=settings.gate("TASProfileMixed"),
+        ),
         admission_fair_sharing=_admission_fair_sharing(settings),
     )
 

@@ -11,7 +11,7 @@ import math
 from admission.api import meta, names, topology_assignment
 from admission.api.kueue import PodSetAssignment, Workload
 from admission.api.quantities import QuantityError, amount
-from admission.controllers import conditions
+from admission.controllers import checks, conditions
 from admission.controllers.activity import admission_gates
 from admission.settings import Settings
 from admission.settings.configuration import RequeuingTimestamp
@@ -42,6 +42,8 @@ def workload(
         preemption_gates=closed_preemption_gates(obj),
         admission=admission(obj),
         evicted=conditions.is_evicted(obj) and conditions.holds_quota(obj),
+        failed_hosts=tuple(sorted(node.name for node in obj.status.unhealthy_nodes)),
+        is_to_be_placed=is_to_be_placed(obj),
         generation=metadata.generation,
         job_uid=job_uid(obj),
     )
@@ -65,6 +67,18 @@ def held(obj: Workload) -> str | None:
         (bool(failed), f"The workload has failed admission checks: {', '.join(failed)}"),
     )
     return next((text for applies, text in reasons if applies), None)
+
+
+def is_to_be_placed(obj: Workload) -> bool:
+    """Whether its checks have all said yes, so that a topology that waits for them can be decided."""
+    states = obj.status.admission_checks
+    return (
+        obj.status.admission is not None
+        and conditions.holds_quota(obj)
+        and checks.waits_for_topology(obj.status.admission)
+        and bool(states)
+        and all(state.state == names.CHECK_READY for state in states)
+    )
 
 
 def closed_preemption_gates(obj: Workload) -> tuple[str, ...]:
@@ -125,6 +139,7 @@ def _assignment(each: PodSetAssignment, obj: Workload) -> model.PodSetAssignment
         name=each.name,
         count=counts.get(each.name, 0) if each.count is None else each.count,
         flavors={model.ResourceName(name): model.FlavorName(flavor) for name, flavor in each.flavors.items()},
+        is_delayed=placement is None and each.delayed_topology_request == names.DELAYED_TOPOLOGY_PENDING,
         usage={model.ResourceName(name): _charged(name, text) for name, text in each.resource_usage.items()},
         topology=None
         if placement is None

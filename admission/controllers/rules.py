@@ -37,7 +37,7 @@ class Facts:
     """What the rules look up.
 
     `cluster_queue` is the one that holds the quota, or else the LocalQueue's. `class_value` is the present value of the
-    WorkloadPriorityClass that the Workload names.
+    WorkloadPriorityClass that the Workload names. `failed_hosts` are those of its assignment that failed for it.
     """
 
     settings: Settings
@@ -45,6 +45,7 @@ class Facts:
     local_queue: LocalQueue | None = None
     cluster_queue: ClusterQueue | None = None
     class_value: int | None = None
+    failed_hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

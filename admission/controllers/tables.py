@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from admission.api import core, devices, kueue
+from admission.api import core, devices, kueue, names
 from admission.api.batch import Job
 from admission.api.meta import ObjectMeta
 from admission.controllers.conditions import is_finished
@@ -75,7 +75,7 @@ class Tables:
         self.resource_claim_templates: Table[devices.ResourceClaimTemplate] = Table()
         self.resource_claims: Table[devices.ResourceClaim] = Table()
         self.limit_ranges: Table[core.LimitRange] = Table({"namespace": _namespace})
-        self.nodes: Table[core.Node] = Table()
+        self.nodes: Table[core.Node] = Table({"host": _host})
         self.jobs: Table[Job] = Table()
         self.pods: Table[core.Pod] = Table({"workload": _pod_workload})
         self.workloads: Table[kueue.Workload] = Table(
@@ -122,6 +122,11 @@ class Tables:
 def _namespace(obj: Any) -> Iterable[Hashable]:
     metadata: ObjectMeta = obj.metadata
     return (metadata.namespace,)
+
+
+def _host(node: core.Node) -> Iterable[Hashable]:
+    host = node.metadata.labels.get(names.HOSTNAME_LABEL)
+    return () if host is None else (host,)
 
 
 def _topology(flavor: kueue.ResourceFlavor) -> Iterable[Hashable]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from admission.api import names
 from admission.api.kueue import Workload
 from admission.controllers import conditions, observe_workload
 from admission.controllers.look import Look
@@ -64,6 +65,7 @@ class Values:
         version = (
             metadata.generation,
             workload.status.reclaimable_pods,
+            [check.pod_set_updates for check in workload.status.admission_checks if check.state == names.CHECK_READY],
             conditions.holds_quota(workload),
             self._classes,
             self._limits.get(metadata.namespace, 0),

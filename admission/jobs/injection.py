@@ -143,14 +143,15 @@ def injected(template: Mapping[str, Any], injection: Injection) -> Directives | 
     """The directives of the template with the injection in them.
 
     Pods that all go to one topology domain get its node selector here, at once; for several domains each pod gets the
-    topology gate, and `topology_ungating` sends it to its own.
+    topology gate, and `topology_ungating` sends it to its own. So it does for a single host: a template cannot change
+    while its job runs, and the host may fail and be replaced.
     """
     wanted = Directives.of(template)
     where = dict(injection.node_selector)
     clash = ""
     if injection.topology is not None:
         domains = decode(injection.topology)
-        if len(domains) == 1:
+        if len(domains) == 1 and injection.topology.levels[-1] != names.HOSTNAME_LABEL:
             levels = dict(zip(injection.topology.levels, domains[0].values, strict=False))
             clash = _add(where, levels, "the topology assignment")
         elif not any(gate.get("name") == names.TOPOLOGY_GATE for gate in wanted.gates):

@@ -18,15 +18,20 @@ Selector = Mapping[str, str]
 
 
 def place(
-    pods: Iterable[Pod], placed: Iterable[Pod], assignment: TopologyAssignment, pod_set: PodSet
+    pods: Iterable[Pod],
+    placed: Iterable[Pod],
+    assignment: TopologyAssignment,
+    pod_set: PodSet,
+    offset: int | None = None,
 ) -> dict[str, Selector]:
     """The node selector of the domain for each of `pods`, by uid; a pod for which there is no room gets none.
 
-    `placed` are the pods of the pod set that were sent off before. Cost: pods and domains.
+    `placed` are the pods of the pod set that were sent off before. `offset` is the index of the pod set's first pod,
+    where its group says so (`group_offset`); else each pod may say it. Cost: pods and domains.
     """
     domains = decode(assignment)
     waiting, there = list(pods), [pod for pod in placed if pod.status.phase != POD_FAILED]
-    by_rank = _by_rank(waiting, there, domains, assignment.levels, pod_set)
+    by_rank = _by_rank(waiting, there, domains, assignment.levels, pod_set, offset)
     return by_rank if by_rank is not None else _greedily(waiting, there, domains, assignment.levels)
 
 
@@ -35,7 +40,12 @@ def _selector(levels: tuple[str, ...], domain: Domain) -> dict[str, str]:
 
 
 def _by_rank(
-    waiting: list[Pod], there: list[Pod], domains: tuple[Domain, ...], levels: tuple[str, ...], pod_set: PodSet
+    waiting: list[Pod],
+    there: list[Pod],
+    domains: tuple[Domain, ...],
+    levels: tuple[str, ...],
+    pod_set: PodSet,
+    offset: int | None,
 ) -> dict[str, Selector] | None:
     """None where a rank is missing, double or out of range, or a pod is somewhere else than its rank says."""
     request = pod_set.topology_request
@@ -45,7 +55,7 @@ def _by_rank(
     taken: set[int] = set()
     result: dict[str, Selector] = {}
     for pod in chain(there, waiting):
-        rank = _rank(pod, pod_set)
+        rank = _rank(pod, pod_set, offset)
         if rank is None or not 0 <= rank < len(seats) or rank in taken:
             return None
         taken.add(rank)
@@ -56,7 +66,7 @@ def _by_rank(
     return {pod.metadata.uid: result[pod.metadata.uid] for pod in waiting}
 
 
-def _rank(pod: Pod, pod_set: PodSet) -> int | None:
+def _rank(pod: Pod, pod_set: PodSet, offset: int | None) -> int | None:
     """The place of the pod in its pod set, from its index label, or annotation as older Job controllers have it."""
     request = pod_set.topology_request
     if request is None or request.pod_index_label is None:
@@ -69,8 +79,24 @@ def _rank(pod: Pod, pod_set: PodSet) -> int | None:
         if group is None:
             return None
         index += group * (pod_set.count // request.sub_group_count)
-    offset = pod.metadata.annotations.get(names.POD_INDEX_OFFSET, "0")
-    return index - int(offset) if offset.isascii() and offset.isdecimal() else None
+    if offset is not None:
+        return index - offset
+    own = pod.metadata.annotations.get(names.POD_INDEX_OFFSET, "0")
+    return index - int(own) if own.isascii() and own.isdecimal() and len(own) < 10 else None
+
+
+def group_offset(pod_set: PodSet, pod_sets: Iterable[PodSet]) -> int | None:
+    """In a pod set group the larger pod set is numbered after the smaller one; None outside of groups."""
+    group = _group(pod_set)
+    if group is None:
+        return None
+    members = [each for each in pod_sets if _group(each) == group]
+    smallest = min(members, key=lambda each: each.count)
+    return 0 if pod_set.name == smallest.name else smallest.count
+
+
+def _group(pod_set: PodSet) -> str | None:
+    return None if pod_set.topology_request is None else pod_set.topology_request.pod_set_group_name
 
 
 def _number(pod: Pod, key: str) -> int | None:

@@ -14,14 +14,14 @@ from admission.api.core import POD_SUCCEEDED, Pod
 from admission.api.decoding import plain
 from admission.api.kueue import PodSet, Workload
 from admission.api.meta import FALSE, TRUE, Condition
-from admission.jobs import composing, pod_states
+from admission.jobs import composing, pod_states, stranded
 from admission.jobs.ancestors import Ancestor
 from admission.jobs.effects import Delete, Effect, Patch, Ref, Severity, Tell
 from admission.jobs.gang import Verdict
 from admission.jobs.group_facts import GroupFacts
 from admission.jobs.injection import CannotStart, Injection
 from admission.jobs.interface import Context, Outcome, Unit, UnitKey
-from admission.jobs.placement import place
+from admission.jobs.placement import group_offset, place
 from admission.jobs.priority import ClassMissing, resolve
 from admission.jobs.reconcile import abandoned, queue_problem, reconcile
 from admission.jobs.roles import role_of
@@ -314,7 +314,7 @@ class PodGroupGang:
         patches: list[Effect] = []
         for injection, pod_set in zip(injected, workload.spec.pod_sets, strict=True):
             pods = [pod for pod in facts.releasable if facts.pod_set_of(pod) == pod_set.name]
-            domains = self._domains(pods, injection, pod_set)
+            domains = self._domains(pods, injection, pod_set, workload)
             for pod in pods:
                 if pod.metadata.uid not in domains:
                     continue
@@ -322,9 +322,14 @@ class PodGroupGang:
                 if isinstance(patch, CannotStart):
                     return patch
                 patches.append(patch)
+            if injection.topology is not None:
+                sent = [pod for pod in facts.insiders if facts.pod_set_of(pod) == pod_set.name]
+                patches += stranded.ended(sent, injection.topology, _unhealthy(workload), facts.now)
         return tuple(patches)
 
-    def _domains(self, pods: list[Pod], injection: Injection, pod_set: PodSet) -> dict[str, dict[str, str]]:
+    def _domains(
+        self, pods: list[Pod], injection: Injection, pod_set: PodSet, workload: Workload
+    ) -> dict[str, dict[str, str]]:
         """Where each pod goes; without a topology assignment anywhere. A pod for which there is no room is left out."""
         if injection.topology is None:
             return {pod.metadata.uid: {} for pod in pods}
@@ -337,8 +342,13 @@ class PodGroupGang:
             and not pod_states.is_waiting(pod)
             and not pod_states.is_leaving(pod)
         ]
-        found = place(pods, placed, injection.topology, pod_set)
-        return {uid: dict(selector) for uid, selector in found.items()}
+        found = place(pods, placed, injection.topology, pod_set, group_offset(pod_set, workload.spec.pod_sets))
+        unhealthy = _unhealthy(workload)
+        return {
+            uid: dict(selector)
+            for uid, selector in found.items()
+            if selector.get(names.HOSTNAME_LABEL) not in unhealthy
+        }
 
     def stop(self, workload: Workload | None, reason: str, message: str) -> tuple[Effect, ...]:  # noqa: ARG002
         """Pods that are still gated stay: they have nothing to give back and can start next time."""
@@ -350,6 +360,10 @@ class PodGroupGang:
 
     def finalize(self) -> tuple[Effect, ...]:
         return pod_states.let_go(self.facts.pods)
+
+
+def _unhealthy(workload: Workload) -> frozenset[str]:
+    return frozenset(node.name for node in workload.status.unhealthy_nodes)
 
 
 def _pod_set(role: str, count: int, pod: Pod) -> PodSet:

@@ -6,12 +6,13 @@ server would accept is answered with the reason instead. It must never fail on w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
 from admission.api import names
-from admission.api.core import Affinity, NodeSelectorRequirement, PodSpec, PodTemplateSpec
+from admission.api.core import Affinity, NodeSelectorRequirement, PodSpec, PodTemplateSpec, Toleration
 from admission.api.decoding import convert
 from admission.api.kueue import PodSet, PodSetTopologyRequest, Workload
 from admission.api.meta import is_true
@@ -52,6 +53,7 @@ def core_pod_sets(workload: Workload, context: Context) -> tuple[model.PodSet, .
             if not holds_quota:
                 return devices
             devices = Claimed()
+        more = _from_checks(workload, pod_set.name) if holds_quota else _FromChecks()
         result.append(
             model.PodSet(
                 name=pod_set.name,
@@ -61,17 +63,50 @@ def core_pod_sets(workload: Workload, context: Context) -> tuple[model.PodSet, .
                 node_requests={model.ResourceName(name): amount for name, amount in requests.node.items()},
                 min_count=pod_set.min_count,
                 reclaimable=min(pod_set.count, reclaimable.get(pod_set.name, 0)),
-                node_selector=tuple(sorted(spec.node_selector.items())),
+                node_selector=tuple(sorted({**more.node_selector, **spec.node_selector}.items())),
                 affinity=_affinity(spec.affinity),
-                tolerations=tuple(
-                    model.Toleration(entry.key, entry.operator or "Equal", entry.value, entry.effect)
-                    for entry in spec.tolerations
-                ),
+                tolerations=(*_tolerations(spec.tolerations), *more.tolerations),
                 topology=_topology(pod_set.topology_request),
                 preferences=_preferences(spec.affinity),
             )
         )
     return tuple(result)
+
+
+@dataclass(frozen=True, slots=True)
+class _FromChecks:
+    """Where ready admission checks send the pods of a pod set."""
+
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[model.Toleration, ...] = ()
+
+
+def _from_checks(workload: Workload, name: str) -> _FromChecks:
+    updates = [
+        update
+        for check in workload.status.admission_checks
+        if check.state == names.CHECK_READY
+        for update in check.pod_set_updates
+        if update.name == name
+    ]
+    return _FromChecks(
+        {key: value for update in updates for key, value in update.node_selector.items()},
+        tuple(
+            model.Toleration(entry.key, entry.operator or "Equal", entry.value, entry.effect)
+            for update in updates
+            for entry in update.tolerations
+        ),
+    )
+
+
+def tolerations(pod_set: PodSet) -> tuple[model.Toleration, ...]:
+    """What the pods of the pod set tolerate by themselves; nothing where the template is malformed."""
+    spec = pod_spec(pod_set)
+    return () if isinstance(spec, Misconfigured) else _tolerations(spec.tolerations)
+
+
+def _tolerations(entries: Iterable[Toleration]) -> tuple[model.Toleration, ...]:
+    return tuple(model.Toleration(entry.key, entry.operator or "Equal", entry.value, entry.effect) for entry in entries)
 
 
 def _sum(*several: Mapping[str, int]) -> dict[model.ResourceName, int]:

@@ -1,7 +1,8 @@
 """Sends the pods of an admitted job to their topology domains: each gets its node selector and loses the topology gate.
 
 It decides from the pods that carry the Workload's name and from its topology assignment. A pod whose domain is full, or
-whose node is known to be unhealthy, stays gated; nothing is ever ungated without a domain.
+whose node is known to be unhealthy, stays gated, and one that waits for such a node is ended; nothing is ever ungated
+without a domain.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from admission.api import names
 from admission.api.core import Pod, is_gated, is_terminal
 from admission.api.decoding import plain
 from admission.api.kueue import PodSet, TopologyAssignment, Workload
-from admission.jobs import pod_states
+from admission.jobs import pod_states, stranded
 from admission.jobs.effects import Effect, Patch
 from admission.jobs.interface import Context, Outcome, Unit, UnitKey
-from admission.jobs.placement import place
+from admission.jobs.placement import group_offset, place
 from admission.jobs.statuses import is_admitted
 from admission.settings import Settings
 
@@ -44,8 +45,6 @@ class TopologyUngater:
 
     def reconcile(self, unit: Unit, context: Context) -> Outcome:
         pods: tuple[Pod, ...] = unit.members
-        if not any(_waits(pod) for pod in pods):
-            return Outcome()
         workload = context.workload(unit.key.namespace, unit.key.name)
         if workload is None or not is_admitted(workload) or workload.status.admission is None:
             return Outcome()
@@ -56,7 +55,9 @@ class TopologyUngater:
             assignment = assignments.get(pod_set.name)
             if assignment is not None:
                 of_set = [pod for pod in pods if pod.metadata.labels.get(names.PODSET_LABEL) == pod_set.name]
-                effects += _ungated(of_set, assignment, pod_set, unhealthy)
+                offset = group_offset(pod_set, workload.spec.pod_sets)
+                effects += _ungated(of_set, assignment, pod_set, offset, unhealthy)
+                effects += stranded.ended(of_set, assignment, unhealthy, context.now)
         return Outcome(tuple(effects))
 
 
@@ -65,11 +66,13 @@ def _waits(pod: Pod) -> bool:
 
 
 def _ungated(
-    pods: list[Pod], assignment: TopologyAssignment, pod_set: PodSet, unhealthy: frozenset[str]
+    pods: list[Pod], assignment: TopologyAssignment, pod_set: PodSet, offset: int | None, unhealthy: frozenset[str]
 ) -> list[Effect]:
     waiting = [pod for pod in pods if _waits(pod)]
+    if not waiting:
+        return []
     placed = [pod for pod in pods if not is_gated(pod, names.TOPOLOGY_GATE) and not pod_states.is_leaving(pod)]
-    domains = place(waiting, placed, assignment, pod_set)
+    domains = place(waiting, placed, assignment, pod_set, offset)
     result: list[Effect] = []
     for pod in waiting:
         selector = domains.get(pod.metadata.uid)
