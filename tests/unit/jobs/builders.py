@@ -391,7 +391,7 @@ class World:
                 for entry in raw["status"].get("conditions", [])
                 if entry["type"] not in {each["type"] for each in new}
             ]
-            raw["status"]["conditions"] = [*kept, *new]
+            raw["status"] = {**raw["status"], **body["status"], "conditions": [*kept, *new]}
         else:
             assert isinstance(body, dict)
             if effect.ref.kind == "Job":

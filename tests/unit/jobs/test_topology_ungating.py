@@ -8,7 +8,7 @@ from admission.api import names
 from admission.api.core import Pod
 from admission.api.decoding import convert
 from admission.api.kueue import PodSet, TopologyAssignment
-from admission.jobs.placement import place
+from admission.jobs.placement import group_offset, place
 from tests.unit.jobs.builders import World, job, pod, pod_template
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -137,3 +137,54 @@ def test_nobody_is_sent_to_an_unhealthy_node() -> None:
     result.put(of_job("x", age=2), of_job("y", age=1)).settle()
     assert result.gates("x") == [names.TOPOLOGY_GATE]
     assert result.pods()["y"]["spec"]["nodeSelector"] == {names.HOSTNAME_LABEL: "b"}
+
+
+def test_workers_are_numbered_after_the_leader_of_their_group() -> None:
+    group = {"required": "zone", "podIndexLabel": INDEX, "podSetGroupName": "g"}
+    leader = convert({"name": "leader", "count": 1, "topologyRequest": group}, PodSet)
+    workers = convert({"name": "workers", "count": 2, "topologyRequest": group}, PodSet)
+    alone = convert({"name": "alone", "count": 2}, PodSet)
+    sets = (workers, leader, alone)
+    assert [group_offset(each, sets) for each in (leader, workers, alone)] == [0, 1, None]
+    got = place(
+        [convert(of_job("x", 2), Pod), convert(of_job("y", 1), Pod)],
+        (),
+        convert(assignment(a=1, b=1), TopologyAssignment),
+        workers,
+        group_offset(workers, sets),
+    )
+    assert {uid: dict(selector) for uid, selector in got.items()} == {"uid-y": {"rack": "a"}, "uid-x": {"rack": "b"}}
+
+
+def on_hosts(result: World, *hosts: str) -> World:
+    topology = assignment(**dict.fromkeys(hosts, 1))
+    topology["levels"] = [names.HOSTNAME_LABEL]
+    result.admit(topology=topology)
+    return result
+
+
+def pinned(name: str, host: str, **kw: Any) -> dict[str, Any]:
+    raw = of_job(name, **kw)
+    raw["spec"].pop("schedulingGates", None)
+    raw["spec"]["nodeSelector"] = {names.HOSTNAME_LABEL: host}
+    return raw
+
+
+def test_a_pod_that_waits_for_a_failed_host_is_ended() -> None:
+    result = on_hosts(world(), "a", "b")
+    result.change("Workload", "w", {"status": {"unhealthyNodes": [{"name": "a"}]}})
+    bound = pinned("bound", "a")
+    bound["spec"]["nodeName"] = "a"
+    result.put(pinned("x", "a"), pinned("y", "b"), bound).settle()
+    pods = result.pods()
+    assert pods["x"]["status"]["phase"] == "Failed"
+    (condition,) = [c for c in pods["x"]["status"]["conditions"] if c["type"] == names.TERMINATED_BY_KUEUE]
+    assert (condition["status"], condition["reason"]) == ("True", "UnschedulableOnAssignedNode")
+    assert [pods["y"]["status"]["phase"], pods["bound"]["status"]["phase"]] == ["Pending", "Pending"]
+
+
+def test_a_pod_that_waits_for_a_host_of_before_is_ended() -> None:
+    result = on_hosts(world(), "a", "c")
+    result.put(pinned("x", "b"), pinned("y", "a", phase="Running")).settle()
+    assert result.pods()["x"]["status"]["phase"] == "Failed"
+    assert result.pods()["y"]["status"]["phase"] == "Running"
