@@ -73,7 +73,7 @@ generate: $(READY)  ## The manifests that are made from the code
 	$(BIN)/python -m admission.webhook.configuration
 
 lock: $(READY)  ## New exact versions, with hashes, from pyproject.toml
-	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/python -m pip install --quiet uv==0.13.9
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 		--extra dev pyproject.toml --output-file requirements.lock
 
