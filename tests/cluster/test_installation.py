@@ -110,6 +110,9 @@ REFUSED = [
     ("delete", "kueue.x-k8s.io", "clusterqueues", "", ""), ("patch", "kueue.x-k8s.io", "localqueues", "", "a"),
     ("create", "coordination.k8s.io", "leases", "", "kube-system"),
     ("delete", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", ""),
+    ("patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", ""),
+    ("patch", "admissionregistration.k8s.io", "validatingadmissionpolicies", "", ""),
+    ("delete", "admissionregistration.k8s.io", "validatingadmissionpolicies", "", ""),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings", "", ""),
 ]  # fmt: skip
 
