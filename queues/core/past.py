@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 
 from queues.core.books import Books
 from queues.core.model import ObjectKey, ResourceName, Timestamp, Uid
@@ -67,7 +68,8 @@ class PastUse:
         """What was known before a restart. The newest counts, and only where nothing newer is remembered."""
         known = self._restored.get(key)
         if known is None or known[1] < micros(at):
-            self._restored[key] = ({name: int(amount * PARTS) for name, amount in consumed.items()}, micros(at))
+            # Rounded up, so that what was rounded down when it was written is written the same again.
+            self._restored[key] = ({name: ceil(amount * PARTS) for name, amount in consumed.items()}, micros(at))
             home = self.books.local_queues.get(key)
             if home is not None:
                 self.books.recounted[home] = None

@@ -20,6 +20,7 @@ from queues.core.model import (
     Workload,
 )
 from queues.core.plan import Admit, Evict, Plan
+from queues.core.policy import FairSharing, FairStrategy, Policy
 from queues.core.state import State
 from tests.oracle.flavors import assign, outcome
 from tests.oracle.preemption import Preemptor, fits
@@ -61,13 +62,22 @@ STEPS = (
 )
 
 
+FINAL, INITIAL = FairStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, FairStrategy.LESS_THAN_INITIAL_SHARE
+POLICIES = {
+    "classical": st.just(Policy()),
+    "fair": st.sampled_from(
+        [Policy(fair_sharing=FairSharing(each)) for each in ((FINAL,), (INITIAL,), (FINAL, INITIAL))]
+    ),
+}
+
+
 class History:
     """Draws what happens next and checks the promises."""
 
-    def __init__(self, data: st.DataObject, *, scarce: bool) -> None:
+    def __init__(self, data: st.DataObject, *, scarce: bool, policy: Policy) -> None:
         self.data = data
         self.scarce = scarce
-        self.cluster = Cluster()
+        self.cluster = Cluster(replace(policy, max_rounds=300))
         self.arrived = 0
         #: (preemptor, victim) since the last arrival, end or edit.
         self.evictions: set[tuple[str, str]] = set()
@@ -319,9 +329,10 @@ def check_whole(workload: Workload, admission) -> None:
 
 
 @pytest.mark.parametrize("scarce", [True, False])
+@pytest.mark.parametrize("policies", POLICIES.values(), ids=POLICIES.keys())
 @given(data=st.data())
-def test_promises_hold_after_every_step(data, scarce):
-    history = History(data, scarce=scarce)
+def test_promises_hold_after_every_step(data, scarce, policies):
+    history = History(data, scarce=scarce, policy=data.draw(policies))
     for _ in range(data.draw(st.integers(5, 30))):
         history.step()
     history.decide()

@@ -129,6 +129,7 @@ def cluster_queues(draw, name: str, *, scarce: bool = False) -> ClusterQueue:
         strategy=draw(st.sampled_from(QueueingStrategy)),
         preemption=preemption,
         fungibility=draw(fungibilities),
+        fair_weight=draw(st.sampled_from([1000, 1000, 1000, 0, 500, 3000])),
     )
 
 
