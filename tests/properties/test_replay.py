@@ -12,6 +12,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from queues.core.policy import Policy
 from tests.properties.cluster import played
 from tests.properties.test_histories import History
 
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 PLAY = """
 import hashlib, pickle, sys
+from queues.core.policy import Policy
 from tests.properties.cluster import played
 history, policy = pickle.load(sys.stdin.buffer)
 print(hashlib.sha256(repr(played(history, policy)).encode()).hexdigest())
@@ -36,7 +38,7 @@ def digest_elsewhere(recorded: bytes, hash_seed: str) -> str:
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_another_process_plans_the_same(data):
-    history = History(data, scarce=True)
+    history = History(data, scarce=True, policy=Policy())
     for _ in range(40):
         history.step()
     history.decide()
