@@ -91,6 +91,7 @@ def _check_order(state: State, queue: QueueRecord) -> None:
             assert set(group.homes) == {home}
             assert group.level == home.level
     _, _, first, group = min(heads, key=lambda head: head[:2], default=(None, None, None, None))
+    assert queue.order.first() is first
     if group is not None and group.is_parked:
         first = None
     assert queue.order.head() is first
