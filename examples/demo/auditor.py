@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -42,6 +43,10 @@ class Trail:
     @property
     def now(self) -> dict[str, Any] | None:
         return self.states[-1].obj
+
+    def first_revision(self, holds: Callable[[dict[str, Any]], Any]) -> int | None:
+        """Of the first state for which `holds` is true."""
+        return next((state.revision for state in self.states if state.obj and holds(state.obj)), None)
 
 
 def condition(obj: dict[str, Any] | None, kind: str) -> dict[str, Any]:
@@ -105,7 +110,8 @@ class Auditor:
         """By our label on pods and Jobs; Workloads by the objects that own them."""
         metadata = obj["metadata"]
         if kind != "Workload":
-            return metadata.get("labels", {}).get(GANG_LABEL)
+            gang: str | None = metadata.get("labels", {}).get(GANG_LABEL)
+            return gang
         for owner in metadata.get("ownerReferences") or []:
             with self._lock:
                 trail = self.trails.get(owner["kind"], {}).get(owner["uid"])
@@ -158,12 +164,18 @@ class Auditor:
         }
 
     def bound_early(self) -> int:
-        """Pods that had a node before their gang was admitted."""
+        """Pods that had a node though their gang was not admitted at any moment of their life until then.
+
+        What was let go may be bound a moment after its gang was evicted: it is on its way out then.
+        """
         spans, early = self.admissions(), 0
         for name, trails in self.by_gang("Pod").items():
             for trail in trails:
-                bound = next((s.revision for s in trail.states if s.obj and s.obj["spec"].get("nodeName")), None)
-                early += bound is not None and not any(start.revision < bound for start, _ in spans.get(name, []))
+                made, bound = trail.states[0].revision, trail.first_revision(lambda pod: pod["spec"].get("nodeName"))
+                early += bound is not None and not any(
+                    start.revision < bound and (end is None or end.revision > made)
+                    for start, end in spans.get(name, [])
+                )
         return early
 
     def partial(self) -> int:
@@ -172,11 +184,15 @@ class Auditor:
         for name, spans in self.admissions().items():
             for start, end in spans:
                 ended = time.monotonic() if end is None else end.at
-                released = 0
+                released, done = 0, 0
                 for trail in pods.get(name, []):
-                    freed = next((s for s in trail.states if s.obj and not s.obj["spec"].get("schedulingGates")), None)
-                    released += freed is not None and (end is None or freed.revision < end.revision)
-                count += 0 < released < self.gangs[name].pods and ended - start.at > RELEASE_TIME
+                    freed = trail.first_revision(lambda pod: not pod["spec"].get("schedulingGates"))
+                    succeeded = trail.first_revision(lambda pod: pod["status"].get("phase") == "Succeeded")
+                    if succeeded is not None and succeeded < start.revision:
+                        done += 1
+                    elif freed is not None and freed > start.revision:
+                        released += end is None or freed < end.revision
+                count += 0 < released < self.gangs[name].pods - done and ended - start.at > RELEASE_TIME
         return count
 
     def quota(self) -> tuple[int, float]:
@@ -188,10 +204,10 @@ class Auditor:
             steps += [(s.revision, "held", cohort, uid, held(s.obj)) for s in trail.states]
         for trail in self.all("Pod"):
             uid = trail.first["metadata"]["uid"]
-            cohort = COHORT_OF.get(trail.first["metadata"]["namespace"])
-            if cohort:
+            team = trail.first["metadata"]["namespace"]
+            if team in COHORT_OF:
                 steps += [
-                    (s.revision, "run", cohort, uid, gpus(s.obj) if s.obj and is_running(s.obj) else 0)
+                    (s.revision, "run", COHORT_OF[team], uid, gpus(s.obj) if s.obj and is_running(s.obj) else 0)
                     for s in trail.states
                 ]
         amounts: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
