@@ -250,6 +250,15 @@ def test_a_restart_goes_on_where_it_was() -> None:
     assert consumed(q, "a") == pytest.approx(consumed(p, "a"), abs=0.01)
 
 
+@pytest.mark.parametrize(("since", "charged"), [(980.0, 0.0), (995.0, 4 * (1 - 0.5 ** (300 / 3600)))])
+def test_after_a_restart_those_are_charged_who_came_since_it_was_written_down(since: float, charged: float) -> None:
+    p = play().queues(scoped(gpus=4)).apply(local("a"), used("a", 0.5))
+    p.change(runs("x", "a", since=since, gpus=4).build())
+    p.now = 990.0
+    p.decide()
+    assert level(p, "a") == pytest.approx(0.5 + charged, abs=0.002)
+
+
 def test_of_what_was_restored_the_newest_counts() -> None:
     p = play().queues(scoped(gpus=4)).apply(local("a"))
     for amount, at in ((3, 500.0), (7, 900.0), (5, 700.0)):
