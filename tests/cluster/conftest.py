@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.cluster import town as towns
+from tests.cluster.town import Town
 from tests.controlplane.cluster import Api, ControlPlane
 from tests.controlplane.cluster import control_plane as running
 
@@ -22,3 +25,12 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
 def api(control_plane: ControlPlane) -> Api:
     """REST client of the cluster's administrator."""
     return control_plane.api
+
+
+@pytest.fixture(scope="module")
+def town(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    """Muster with all of its processes beside this module's control plane; it may have nothing to complain about."""
+    with towns.town(control_plane, Path(tmp_path_factory.mktemp("muster"))) as one:
+        yield one
+        one.all_razed()
+        assert one.muster.complaints() == []

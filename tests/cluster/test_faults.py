@@ -11,7 +11,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,19 +18,11 @@ import requests
 
 from tests.cluster import town as towns
 from tests.cluster.town import FINALIZER, Town, gates, is_true, job, pod
-from tests.controlplane.cluster import ApiError, ControlPlane, eventually
+from tests.controlplane.cluster import ApiError, eventually
 
 pytestmark = pytest.mark.cluster
 
 CONTROL_PLANE = {"controllers": towns.CONTROLLERS, "scheduler": True, "kwok": True}
-
-
-@pytest.fixture(scope="module")
-def town(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    with towns.town(control_plane, Path(tmp_path_factory.mktemp("muster"))) as one:
-        yield one
-        one.all_razed()
-        assert one.muster.complaints() == []
 
 
 def again_and_again(act: Callable[[], Any]) -> Any:

@@ -7,27 +7,17 @@ processes that a user starts.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster import town as towns
 from tests.cluster.town import GROUP, QUEUE, RACK, REQUIRED, Town, gates, is_bound, is_true, job, kueue, pod
-from tests.controlplane.cluster import ApiError, ControlPlane, eventually
+from tests.controlplane.cluster import ApiError, eventually
 
 pytestmark = pytest.mark.cluster
 
 CONTROL_PLANE = {"controllers": towns.CONTROLLERS, "scheduler": True, "kwok": True}
-
-
-@pytest.fixture(scope="module")
-def town(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    with towns.town(control_plane, Path(tmp_path_factory.mktemp("muster"))) as one:
-        yield one
-        one.all_razed()
-        assert one.muster.complaints() == []
 
 
 def admitted(town: Town, namespace: str, count: int = 1, seconds: float = 15) -> list[dict[str, Any]]:

@@ -8,27 +8,17 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster import town as towns
 from tests.cluster.town import FINALIZER, GPU, GROUP, QUEUE, TOTAL, Town, gates, is_true, job, kueue, pod
-from tests.controlplane.cluster import ApiError, ControlPlane, eventually
+from tests.controlplane.cluster import ApiError, eventually
 
 pytestmark = pytest.mark.cluster
 
 CONTROL_PLANE = {"controllers": towns.CONTROLLERS, "scheduler": True, "kwok": True, "users": {"researcher": []}}
-
-
-@pytest.fixture(scope="module")
-def town(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    with towns.town(control_plane, Path(tmp_path_factory.mktemp("muster"))) as one:
-        yield one
-        one.all_razed()
-        assert one.muster.complaints() == []
 
 
 def runs(town: Town, namespace: str, count: int, seconds: float = 25) -> None:
