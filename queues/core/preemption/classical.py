@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from queues.core.books import Books
 from queues.core.model import PreemptionPolicy
+from queues.core.preemption import sparing
 from queues.core.preemption.candidates import (
     REASONS,
     Candidate,
@@ -62,20 +63,41 @@ class _Simulation:
         self.wanted = [(need.queue.node.account(unit).ahead, amount) for unit, amount in need.usage.items()]
 
     def run(self, ordered: list[Candidate]) -> list[Candidate]:
+        out = self._enough(ordered)
+        needed = sparing.needed(out, self._put_back, self._take_out, self._fits) if out else []
+        for candidate in needed:
+            self._put_back(candidate)
+        return needed
+
+    def _enough(self, ordered: list[Candidate]) -> list[Candidate]:
+        """The first candidates that are enough, taken out; without such, nobody.
+
+        Whether the nodes suffice is asked ever more rarely, and the first that are enough are found by halving.
+        """
         out: list[Candidate] = []
-        found = False
+        tried, next_trial = 0, 1
         for candidate in ordered:
-            if self._is_valid(candidate):
-                self.books.simulate(candidate.record, gone=True)
-                out.append(candidate)
-                if self._fits():
-                    found = True
-                    break
-        if found:
-            self._fill_back(out)
-        for candidate in out:
-            self.books.simulate(candidate.record, gone=False)
-        return out if found else []
+            if not self._is_valid(candidate):
+                continue
+            self._take_out(candidate)
+            out.append(candidate)
+            if len(out) < next_trial or not self._quota_fits():
+                continue
+            if self.need.nodes_fit():
+                break
+            tried, next_trial = len(out), len(out) + max(1, len(out) - tried) * 2
+        else:
+            if not out or not self._fits():
+                for candidate in out:
+                    self._put_back(candidate)
+                return []
+        return out[: sparing.shortest(out, tried, self._put_back, self._take_out, self._fits)]
+
+    def _take_out(self, candidate: Candidate) -> None:
+        self.books.simulate(candidate.record, gone=True)
+
+    def _put_back(self, candidate: Candidate) -> None:
+        self.books.simulate(candidate.record, gone=False)
 
     def _is_valid(self, candidate: Candidate) -> bool:
         """What was taken out before may have brought the candidate's queue, or a cohort above it, within its quota."""
@@ -94,20 +116,12 @@ class _Simulation:
         return True
 
     def _fits(self) -> bool:
+        return self._quota_fits() and self.need.nodes_fit()
+
+    def _quota_fits(self) -> bool:
         for account, amount in self.wanted:
             if not self.may_borrow and account.borrows_with(amount):
                 return False
             if not fits(amount, account.available):
                 return False
-        return self.need.nodes_fit()
-
-    def _fill_back(self, out: list[Candidate]) -> None:
-        """Spare those whose eviction turned out not to be needed, the last taken out being needed for sure."""
-        for index in range(len(out) - 2, -1, -1):
-            record = out[index].record
-            self.books.simulate(record, gone=False)
-            if self._fits():
-                out[index] = out[-1]
-                out.pop()
-            else:
-                self.books.simulate(record, gone=True)
+        return True

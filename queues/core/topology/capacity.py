@@ -7,7 +7,7 @@ decides where anything goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -28,6 +28,8 @@ _REMEMBERED_CHANGES: Final = 1 << 16
 _FIRST_SLOTS: Final = 64
 
 Amounts = dict[ResourceName, int]
+
+Ledger = dict[str, dict[tuple[tuple[ResourceName, int], ...], int]]
 
 _NOTHING: Final[Amounts] = {}
 
@@ -61,8 +63,9 @@ class Capacity:
         self._vacant: list[int] = []
         self._placed: dict[Uid, tuple[NodeName, Amounts]] = {}
         self._foreign: dict[NodeName, Amounts] = {}
-        self._taken: dict[str, Amounts] = {}
-        self._assumed: dict[str, Amounts] = {}
+        #: Pods by host and requests: truth for what assignments hold, and for what a placement under way assumes.
+        self._taken: Ledger = {}
+        self._assumed: Ledger = {}
         self._changes: list[int] = []
         self._forgotten = 0
 
@@ -159,19 +162,59 @@ class Capacity:
         self._rewrite_node(node, taken)
         return True
 
-    def take(self, host: str, requests: Amounts, pods: int, *, assumed: bool = False) -> None:
-        """Charge so many pods (`requests` each, see `with_pod`) to the host with this hostname label.
+    def take(self, hosts: Sequence[tuple[str, int]], requests: Amounts, *, assumed: bool = False) -> None:
+        """Charge so many pods (`requests` each, see `with_pod`) to each of the hosts with these hostname labels.
 
-        A negative number gives back. Where several nodes share one hostname, each is charged in full: nothing says on
-        which of them the pods run. With `assumed` for a placement under way.
+        Negative numbers give back. Where several nodes share one hostname, each is charged in full: nothing says on
+        which of them the pods run. With `assumed` for a placement under way. Cost: the hosts.
         """
         ledger = self._assumed if assumed else self._taken
-        taken = ledger.setdefault(host, {})
-        _add(taken, requests, pods)
-        if not taken:
-            del ledger[host]
-        for slot in self.hosts.get(host, ()):
-            self._write(slot, requests)
+        shape = tuple(sorted(requests.items()))
+        slots: list[int] = []
+        pods: list[int] = []
+        for host, count in hosts:
+            held = ledger.get(host)
+            if held is None:
+                held = ledger[host] = {}
+            total = held.get(shape, 0) + count
+            if total > 0:
+                held[shape] = total
+            elif total == 0:
+                held.pop(shape, None)
+                if not held:
+                    del ledger[host]
+            else:
+                raise ValueError(f"more pods are given back on {host} than were taken")
+            for slot in self.hosts.get(host, ()):
+                slots.append(slot)
+                pods.append(count)
+        if slots:
+            self._charge(slots, pods, requests, both=assumed)
+
+    def _charge(self, slots: list[int], pods: list[int], requests: Amounts, *, both: bool) -> None:
+        """Take from the columns at once; where a column does not show the truth, write it anew from the ledgers."""
+        most = max(abs(min(pods)), abs(max(pods)))
+        is_exact = most < CEILING and len(set(slots)) == len(slots)
+        where = np.array(slots, np.int64)
+        counts = np.array(pods if is_exact else [0] * len(pods), np.int64)
+        for resource, amount in requests.items():
+            column = self.columns.get(resource)
+            if column is None:  # no node has any of it, so it cannot run short here
+                continue
+            if amount * most >= CEILING:
+                is_exact = False
+                continue
+            for table in (self.free, self.emptied) if both else (self.free,):
+                before = table[column, where]
+                after = before - amount * counts
+                is_exact = is_exact and _is_inside(before) and _is_inside(after)
+                table[column, where] = after
+        if is_exact:
+            for slot in slots:
+                self._note(slot)
+        else:
+            for slot in slots:
+                self._write(slot, requests)
 
     def _rewrite_node(self, name: NodeName, resources: Iterable[ResourceName]) -> None:
         slot = self._slots.get(name)
@@ -184,8 +227,8 @@ class Capacity:
             return
         foreign = self._foreign.get(node.name, _NOTHING)
         host = node.labels.get(HOSTNAME_LABEL)
-        taken = _NOTHING if host is None else self._taken.get(host, _NOTHING)
-        assumed = _NOTHING if host is None else self._assumed.get(host, _NOTHING)
+        taken = _summed(self._taken, host)
+        assumed = _summed(self._assumed, host)
         for resource in resources:
             column = self.columns.get(resource)
             if column is None:  # no node has any of it, so it cannot run short here
@@ -218,6 +261,22 @@ class Capacity:
 
 def _clamped(value: int) -> int:
     return max(-CEILING, min(CEILING, value))
+
+
+def _is_inside(values: Ints) -> bool:
+    """Whether none of them was, or has to be, clamped."""
+    return bool(values.max() < CEILING and values.min() > -CEILING)
+
+
+def _summed(ledger: Ledger, host: str | None) -> Amounts:
+    held = None if host is None else ledger.get(host)
+    if held is None:
+        return _NOTHING
+    amounts: Amounts = {}
+    for shape, pods in held.items():
+        for resource, amount in shape:
+            amounts[resource] = amounts.get(resource, 0) + amount * pods
+    return amounts
 
 
 def _add(amounts: Amounts, each: Amounts, times: int) -> None:

@@ -77,7 +77,7 @@ def left(capacity: Capacity, tree: Tree, counts: NodeCounts, charges: Iterable[C
 
     Cost: the nodes of the tree and the charges.
     """
-    fits = tree.rolled_up(-1, counts.pods)
+    fits = tree.rolled_up(-1, counts.pods).copy()
     column = capacity.columns.get(POD_UNITS)
     if column is None:
         return fits

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from queues.core.model import Expression, ResourceName
 from queues.core.topology.capacity import CEILING, Capacity, Ints
 from queues.core.topology.suitability import AFFINITY, NODE_SELECTOR, NodeDemand, why_closed
 from queues.core.topology.tree import Tree
+
+Causes = npt.NDArray[np.int32]
 
 #: More pods than any node runs: keeps sums over a million nodes far inside 64 bits.
 _MOST_PODS: Final = 2**31
@@ -46,7 +49,7 @@ class NodeCounts:
         self._index: dict[str, int] = {"": 0}
         self._by_condition: list[int] = []
         self.pods: Ints
-        self.causes: Ints
+        self.causes: Causes
         self.pods, self.causes = self._evaluate(capacity, tree.slots)
         self.version = capacity.version
 
@@ -63,10 +66,15 @@ class NodeCounts:
 
     def excluded(self) -> dict[str, int]:
         """How many nodes cannot take a single pod, by cause."""
-        found = np.bincount(self.causes, minlength=len(self.names)).tolist()
-        return {name: found[index] for index, name in enumerate(self.names) if index and found[index]}
+        found = {}
+        if self.causes.any():
+            for index, name in enumerate(self.names):
+                count = int(np.count_nonzero(self.causes == index)) if index else 0
+                if count:
+                    found[name] = count
+        return found
 
-    def _evaluate(self, capacity: Capacity, slots: Ints) -> tuple[Ints, Ints]:
+    def _evaluate(self, capacity: Capacity, slots: Ints) -> tuple[Ints, Causes]:
         table = capacity.emptied if self.shape.emptied else capacity.free
         pods = np.full(len(slots), _MOST_PODS, np.int64)
         causes = self._unsuitable(capacity, slots)
@@ -75,19 +83,26 @@ class NodeCounts:
             if column is None or amount > CEILING:
                 fits = np.zeros(len(slots), np.int64)
             else:
-                fits = table[column].take(slots) // amount
-            short = (fits <= 0) & (causes == 0)
-            if short.any():
+                fits = table[column].take(slots, mode="clip")  # the slots are known to be there: faster than checking
+                if amount != 1:
+                    fits //= amount
+            if len(fits) and fits.min() <= 0:
+                short = (fits <= 0) & (causes == 0)
                 causes[short] = self._cause(f'resource "{resource}"')
             np.minimum(pods, fits, out=pods)
-        pods[causes != 0] = 0
+        if causes.any():
+            pods[causes != 0] = 0
         return pods, causes
 
-    def _unsuitable(self, capacity: Capacity, slots: Ints) -> Ints:
+    def _unsuitable(self, capacity: Capacity, slots: Ints) -> Causes:
         demand = self.shape.demand
         for condition in capacity.known_conditions[len(self._by_condition) :]:
             self._by_condition.append(self._cause(why_closed(condition, demand.tolerations) or ""))
-        causes = np.array(self._by_condition, np.int64).take(capacity.conditions.take(slots))
+        if any(self._by_condition):
+            by_condition = np.array(self._by_condition, np.int32)
+            causes = by_condition.take(capacity.conditions.take(slots, mode="clip"))
+        else:
+            causes = np.zeros(len(slots), np.int32)
         if demand.node_selector:
             selected = capacity.labels.selected(demand.node_selector, capacity.nodes, slots)
             causes[(causes == 0) & ~selected] = self._cause(NODE_SELECTOR)

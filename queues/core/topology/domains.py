@@ -134,15 +134,14 @@ class Domains:
         assumed: bool = False,
     ) -> None:
         requests = with_pod(node_requests)
-        at_host = assignment.levels[-1:] == (HOSTNAME_LABEL,)
+        if assignment.levels[-1:] == (HOSTNAME_LABEL,):
+            hosts = [(domain.values[-1], sign * domain.count) for domain in assignment.domains if domain.count]
+            self._capacity.take(hosts, requests, assumed=assumed)
+            return
         charges = self._assumed_charges if assumed else self._charges
         for domain in assignment.domains:
             pods = sign * domain.count
-            if not pods:
-                continue
-            if at_host:
-                self._capacity.take(domain.values[-1], requests, pods, assumed=assumed)
-            else:
+            if pods:
                 charges.take(flavor, assignment.levels, domain.values, requests, pods)
 
     # ------------------------------------------------------------------ what is left

@@ -211,6 +211,10 @@ def _misnested(layers: Iterable[tuple[int, int]], levels: tuple[str, ...]) -> st
 
 def _assignments(tree: Tree, unit: _Unit, found: Found) -> Placement:
     """Share the chosen domains out, the smallest pod set first; the leader has its own."""
+    if len(unit.counts) == 1:
+        names = tree.names
+        chosen_alone = tuple([TopologyDomain(names[leaf], pods) for leaf, pods in found.pods.items()])
+        return {unit.counts[0][0].name: TopologyAssignment(tree.key.assigned_levels, chosen_alone)}
     left = dict(found.pods)
     result: Placement = {}
     for pod_set, count in sorted(unit.counts, key=lambda item: item[1]):

@@ -73,14 +73,15 @@ class Tree:
                 starts[level].append(len(self.paths[level + 1]) if level + 1 < depth else position)
             previous = path
         self.starts: list[Ints] = [np.array(level, np.int64) for level in starts]
-        self.leaf_of: dict[Path, int] = {self.values(index): index for index in range(len(self.paths[-1]))}
+        #: How an assignment names the lowest domains: a host by its hostname alone, others by all their levels.
+        self.names: list[Path] = [path[-1:] for path in self.paths[-1]] if key.ends_at_host else self.paths[-1]
+        self.leaf_of: dict[Path, int] = {name: index for index, name in enumerate(self.names)}
         self.positions: Ints = np.full(int(self.slots.max(initial=-1)) + 1, -1, np.int64)
         self.positions[self.slots] = np.arange(len(self.slots))
 
     def values(self, leaf: int) -> Path:
-        """How an assignment names a lowest domain: a host by its hostname alone, others by all their levels."""
-        path = self.paths[-1][leaf]
-        return path[-1:] if self.key.ends_at_host else path
+        """How an assignment names a lowest domain."""
+        return self.names[leaf]
 
     def children(self, level: int, domains: Ints) -> list[Ints]:
         """For each of these domains of a level the domains of the next level in it."""
@@ -109,10 +110,14 @@ class Tree:
         return first, after
 
     def rolled_up(self, level: int, values: Ints) -> Ints:
-        """The sums over each domain of the level, from the values of the next one (or of the nodes)."""
+        """The sums over each domain of the level, from the values of the next one (or of the nodes).
+
+        Where each has a single part these are the very values, not a copy.
+        """
         if not len(values):
             return np.zeros(0, np.int64)
-        return np.add.reduceat(values, self.starts[level])
+        starts = self.starts[level]
+        return values if len(starts) == len(values) else np.add.reduceat(values, starts)
 
     def least_loss(self, level: int, alone: Ints, led: Ints) -> Ints:
         """Beside a leader a domain takes the sum of its parts, less what the one of them loses that loses least.
