@@ -136,6 +136,12 @@ CASES = [
         want_queue="default",
     ),
     Case(
+        "a pod of an owner without an adapter is queued by itself",
+        pod(limits=ONE_GPU, metadata=owned("ReplicaSet", "apps/v1")),
+        want_queue="default",
+        user=JOB_CONTROLLER,
+    ),
+    Case(
         "a Job's pod is the Job's business",
         pod(limits=ONE_GPU, metadata=owned("Job", "batch/v1")),
         want_gated=False,
