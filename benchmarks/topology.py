@@ -125,6 +125,7 @@ def one_gang(nodes: int, pods: int, times: int = 15, **request: str) -> float:
 def none_fits(nodes: int, gangs: int = 1000) -> float:
     """Seconds of one `decide` that judges so many gangs of different shapes, none of which fits into a rack."""
     state = cluster(nodes)
+    admitted(state, gang("first", 1, required=RACK), 0.0)
     for index in range(gangs):
         workload = gang(f"g{index}", HOSTS_OF_A_RACK + 1, cpu=4000 + index, required=RACK)
         state.apply(events.WorkloadChanged(workload))
@@ -156,6 +157,13 @@ def victims(nodes: int, count: int, pods: int = HOSTS_OF_A_RACK) -> float:
     return seconds * 1e3
 
 
+def tree(nodes: int) -> float:
+    """Milliseconds of the first decision after a start or a new node: the domains are sorted anew."""
+    state = cluster(nodes)
+    state.apply(events.WorkloadChanged(gang("first", 1, required=RACK)))
+    return timed(lambda: decide(state, 0.0, Policy())) * 1e3
+
+
 def memory(nodes: int) -> float:
     """MiB that the process has grown by with all GPUs in use."""
     before = resident()
@@ -185,6 +193,7 @@ def figures() -> Iterator[report.Figure]:
     yield shown("gang_512.40000_nodes.unconstrained", one_gang(40_000, 512, unconstrained="yes"), "ms", 5)
     yield shown("gang_512.growth_nodes_x10", large / one_gang(4_000, 512, times=7), "x")
     yield shown("gang.growth_pods_x10", large / one_gang(40_000, 51), "x")
+    yield shown("first_decision.40000_nodes", tree(40_000), "ms")
     unfit = none_fits(40_000)
     yield shown("unfit_1000.40000_nodes", unfit, "s", 1)
     yield shown("unfit_1000.growth_nodes_x10", unfit / none_fits(4_000), "x")
@@ -198,6 +207,7 @@ QUESTIONS: dict[str, Callable[[], object]] = {
     "unconstrained": lambda: one_gang(40_000, 512, unconstrained="yes"),
     "unfit": lambda: none_fits(40_000),
     "victims": lambda: victims(5_000, 5_000),
+    "tree": lambda: tree(40_000),
     "memory": lambda: memory(40_000),
 }
 

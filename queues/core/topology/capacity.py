@@ -27,6 +27,8 @@ _REMEMBERED_CHANGES: Final = 1 << 16
 
 _FIRST_SLOTS: Final = 64
 
+_FEW: Final = 8
+
 Amounts = dict[ResourceName, int]
 
 Ledger = dict[str, dict[tuple[tuple[ResourceName, int], ...], int]]
@@ -188,8 +190,26 @@ class Capacity:
             for slot in self.hosts.get(host, ()):
                 slots.append(slot)
                 pods.append(count)
-        if slots:
+        if len(slots) <= _FEW:
+            for slot, count in zip(slots, pods, strict=True):
+                self._charge_one(slot, count, requests, both=assumed)
+        else:
             self._charge(slots, pods, requests, both=assumed)
+
+    def _charge_one(self, slot: int, count: int, requests: Amounts, *, both: bool) -> None:
+        """As `_charge`, for so few that arrays would cost more than they save."""
+        for resource, amount in requests.items():
+            column = self.columns.get(resource)
+            if column is None:
+                continue
+            for table in (self.free, self.emptied) if both else (self.free,):
+                before = table.item(column, slot)
+                after = before - amount * count
+                if not (-CEILING < before < CEILING and -CEILING < after < CEILING):
+                    self._write(slot, requests)
+                    return
+                table[column, slot] = after
+        self._note(slot)
 
     def _charge(self, slots: list[int], pods: list[int], requests: Amounts, *, both: bool) -> None:
         """Take from the columns at once; where a column does not show the truth, write it anew from the ledgers."""

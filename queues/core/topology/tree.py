@@ -42,10 +42,13 @@ class TreeKey:
     def path_of(self, node: Node) -> Path | None:
         """The node's domain at every level, or None when it is not part of this tree."""
         labels = node.labels
-        if any(labels.get(key) != value for key, value in self.node_labels):
+        for key, value in self.node_labels:
+            if labels.get(key) != value:
+                return None
+        try:
+            return tuple([labels[level] for level in self.levels])
+        except KeyError:
             return None
-        path = tuple(labels.get(level, "") for level in self.levels)
-        return path if all(level in labels for level in self.levels) else None
 
 
 class Tree:
