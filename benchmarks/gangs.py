@@ -60,6 +60,7 @@ class Run:
     wall: float
     steps: dict[str, list[float]]
     controller: Usage
+    installation: Usage
     api_server: Usage
     requests: dict[str, int]
 
@@ -82,6 +83,8 @@ def figures(divisor: int, sides: list[str]) -> list[Figure]:
     add("cpu.controller", lambda run: run.controller.cpu, "s", Bound(at_most=0.4))
     add("cpu.api_server", lambda run: run.api_server.cpu, "s")
     add("memory.controller", lambda run: run.controller.memory, "MiB", Bound(at_most=0.4))
+    add("cpu.installation", lambda run: run.installation.cpu, "s")
+    add("memory.installation", lambda run: run.installation.memory, "MiB")
     add("memory.api_server", lambda run: run.api_server.memory, "MiB")
     for what in dict.fromkeys(what for run in runs.values() for what in run.requests):
         if any(run.requests.get(what, 0) >= count / 10 for run in runs.values()):
@@ -96,7 +99,7 @@ def _quantile(found: list[float], share: float) -> float:
 
 def _run(side: Side, count: int) -> Run:
     with contestants.control_plane(side) as plane:
-        plane.start_controllers("garbage-collector", "pod-garbage-collector", "namespace", "serviceaccount")
+        plane.start_controllers()
         plane.start_scheduler()
         plane.start_kwok()
         for body in _objects():
@@ -176,12 +179,11 @@ class _Play:
         name, now = obj["metadata"]["name"], self.loop.time()
         if not obj["spec"].get("schedulingGates"):
             group.ungated.setdefault(name, now)
-        if obj["spec"].get("nodeName") and not group.is_bound:
-            group.bound.setdefault(name, now)
-            if group.is_bound:
-                self.left -= 1
-                if not self.left:
-                    self.done.set()
+        if obj["spec"].get("nodeName") and name not in group.bound:
+            group.bound[name] = now
+            self.left -= group.is_bound
+            if not self.left:
+                self.done.set()
 
     async def workloads(self, version: str) -> None:
         path = f"/apis/{scenarios.API}/namespaces/{_NAMESPACE}/workloads"
@@ -227,7 +229,8 @@ async def _play(plane: ControlPlane, running: Installed, count: int) -> Run:
         return Run(
             wall,
             steps,
-            measure.usage(running.process.pid),
+            running.controller_usage(),
+            running.usage(),
             measure.usage(server).since(before),
             measure.asked(asked, measure.requests(content.decode())),
         )

@@ -19,8 +19,9 @@ from typing import Any
 import yaml
 
 from admission import tls
-from benchmarks import contestants
+from benchmarks import contestants, measure
 from benchmarks.contestants import PEER, ROOT, Side
+from benchmarks.measure import Usage
 from benchmarks.peer import build
 from tests.controlplane.cluster import KINDS, Api, ApiError, ControlPlane, eventually, free_port
 
@@ -41,10 +42,18 @@ _PEERS_SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """`webhooks` is what the names of the webhooks that see pods have in common."""
+    """A running installation, by its topmost process."""
 
     side: Side
     process: subprocess.Popen[bytes]
+
+    def usage(self) -> Usage:
+        """All of it."""
+        return measure.usage(self.process.pid)
+
+    def controller_usage(self) -> Usage:
+        """The peer's controller and webhook are one process."""
+        return self.usage() if self.side is PEER else measure.usage_of_children(self.process.pid, " controller ")
 
 
 @contextlib.contextmanager
@@ -122,12 +131,17 @@ def _peers(plane: ControlPlane) -> list[str]:
     with contextlib.suppress(ApiError):
         plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PEERS_NAMESPACE}})
     certificates = plane.folder / "peer-certificates"
-    tls.write_files(certificates, tls.issue(("127.0.0.1", "localhost"), datetime.now(UTC)))
+    held = tls.issue(("127.0.0.1", "localhost"), datetime.now(UTC))
+    tls.write_files(certificates, held)
+    # It insists on certificates for its metrics, in a folder that cannot be set: it gets an /etc of its own.
+    etc = plane.folder / "peer-etc"
+    tls.write_files(etc / "kueue" / "metrics" / "certs", held)
     settings = plane.folder / "peer.yaml"
     webhook = {"port": free_port(), "host": "127.0.0.1", "certDir": str(certificates)}
     health = {"healthProbeBindAddress": f"127.0.0.1:{free_port()}"}
     settings.write_text(yaml.safe_dump({**_PEERS_SETTINGS, "webhook": webhook, "health": health}))
     return [
+        *("unshare", "--mount", "--map-root-user", "sh", "-c", f'mount --bind {etc} /etc && exec "$@"', "sh"),
         str(build.programs_folder() / "kueue"),
         f"--config={settings}",
         f"--kubeconfig={plane.kubeconfig}",

@@ -59,6 +59,19 @@ def usage(pid: int) -> Usage:
     return Usage(cpu, memory)
 
 
+def command_of(pid: int) -> str:
+    """Its command line; empty for one that is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
+
+
+def usage_of_children(pid: int, named: str) -> Usage:
+    """Of those children that have this in their command line, and of all that they started."""
+    found = [usage(child) for child in children(pid) if named in command_of(child)]
+    return Usage(sum(one.cpu for one in found), sum(one.memory for one in found))
+
+
 def requests(metrics: str) -> Requests:
     """From the text of the API server's metrics; watches are left out, since they last."""
     found: Requests = Counter()
@@ -101,11 +114,10 @@ class Look:
     def _run(self) -> None:
         while not self._stop.wait(self._every):
             for pid in children(self._parent):
-                with contextlib.suppress(OSError):
-                    command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                    for role, name in self._names.items():
-                        if name in command:
-                            self.seen[role] = usage(pid)
+                command = command_of(pid)
+                for role, name in self._names.items():
+                    if name in command:
+                        self.seen[role] = usage(pid)
 
     @classmethod
     @contextlib.contextmanager

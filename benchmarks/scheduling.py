@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import csv
 import os
 import signal
 import subprocess
@@ -151,7 +152,7 @@ def _follow(runner: subprocess.Popen[bytes], folder: Path) -> dict[str, int]:
 def _api(folder: Path) -> Api:
     config = yaml.safe_load((folder / "kubeconfig").read_text())
     user, cluster = config["users"][0]["user"], config["clusters"][0]["cluster"]
-    api = Api(cluster["server"], "", "")
+    api = Api(cluster["server"].rstrip("/"), "", "")
     for key, source in (("client.crt", "client-certificate-data"), ("client.key", "client-key-data")):
         (folder / key).write_bytes(base64.b64decode(user[source]))
     (folder / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
@@ -166,6 +167,12 @@ def _summary(
     side: Side, folder: Path, scenario: Scenario, seen: Mapping[str, Usage], requests: Mapping[str, int]
 ) -> Run:
     stats = yaml.safe_load((folder / f"{side.wrapper(folder).name}.stats.yaml").read_text())
+    with (folder / "wlStates.csv").open(newline="") as rows:
+        finished = sum(row["ms to finish"] != "0" for row in csv.DictReader(rows))
+    if finished < scenario.workloads:
+        raise RuntimeError(
+            f"the peer's runner took {side.name} for done at {finished} of {scenario.workloads} workloads"
+        )
     classes = yaml.safe_load((folder / "summary.yaml").read_text())["workloadClasses"]
     waits: dict[str, list[float]] = {size: [0.0, 0.0] for size in scenario.sizes}
     for name, each in classes.items():

@@ -30,11 +30,15 @@ _COUNT = re.compile(
 
 @dataclass(slots=True)
 class Load:
-    """Seconds of each create, by sort of pod; `calls` are those of webhooks, `bare` the same load without any."""
+    """Seconds of each create, by sort of pod; `calls` are those of webhooks, `bare` the same load without any.
+
+    `cpu` is that of all processes of the installation; where the webhook has its own, `webhook_cpu` is that one's.
+    """
 
     latencies: dict[str, list[float]] = field(default_factory=dict)
     calls: float = 0.0
     cpu: float = 0.0
+    webhook_cpu: float = 0.0
     bare: Load | None = None
 
     def quantile(self, share: float, sort: str = "") -> float:
@@ -84,7 +88,10 @@ def figures(divisor: int, sides: list[str]) -> list[Figure]:
             add(f"create.{sort}.{name}", lambda load, s=share, k=sort: load.quantile(s, k), "ms")
         add(f"create.without.{name}", lambda load, s=share: load.quantile(s) - load.added(s), "ms")
     add("calls", lambda load: load.calls / load.pods, "1/pod")
-    add("cpu_per_call", lambda load: load.cpu / load.calls * 1e6 if load.calls else 0.0, "us")
+    add("cpu_of_installation", lambda load: load.cpu / load.pods * 1000, "ms/pod")
+    if muster is not None and muster.calls:
+        each = muster.webhook_cpu / muster.calls * 1000
+        found.append(report.show(Figure("webhook.cpu_per_review.muster", each, "ms")))
     return found
 
 
@@ -95,9 +102,11 @@ def _measured(side: Side, seconds: float) -> Load:
         say(f"webhook: {seconds:g} s without, then {seconds:g} s with {side.name}")
         bare = uvloop.run(_load(plane, seconds))
         with installed(side, plane) as running:
-            before = measure.usage(running.process.pid)
+            root = running.process.pid
+            before, webhook_before = measure.usage(root), measure.usage_of_children(root, " webhook ")
             load = uvloop.run(_load(plane, seconds))
-            load.cpu = measure.usage(running.process.pid).since(before).cpu
+            load.cpu = measure.usage(root).since(before).cpu
+            load.webhook_cpu = measure.usage_of_children(root, " webhook ").since(webhook_before).cpu
             load.bare = bare
         return load
 
