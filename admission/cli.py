@@ -179,6 +179,17 @@ def explain(kubeconfig: str | None, output: str, workload: str) -> None:
     command.run(kubeconfig, workload, output)
 
 
+@cli.command()
+@kubeconfig_option
+@output_option
+@click.option("--hosts", is_flag=True, help="Show single hosts as well.")
+def topology(kubeconfig: str | None, output: str, *, hosts: bool) -> None:
+    """Show the tree of topology domains with free and used GPUs, and what is wrong with it."""
+    from admission.commands import topology as command
+
+    command.run(kubeconfig, output, with_hosts=hosts)
+
+
 def main() -> None:
     """Entry point."""
     from admission.commands import lifeline
