@@ -159,9 +159,6 @@ class WorkloadBuilder:
         )
         return self._with(admission=Admission(ClusterQueueName(cluster_queue), assignments, since, admitted))
 
-    def with_admission(self, admission: Admission | None, *, evicted: bool = False) -> WorkloadBuilder:
-        return self._with(admission=admission, evicted=evicted)
-
     def evicted(self) -> WorkloadBuilder:
         return self._with(evicted=True)
 

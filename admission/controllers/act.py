@@ -119,10 +119,6 @@ class Actor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def in_flight(self) -> int:
-        return len(self._tasks)
-
-    @property
     def is_crowded(self) -> bool:
         """Whether more is under way than the API calls that may run at once: time to leave out what can wait."""
         return len(self._tasks) >= self._concurrency

@@ -61,6 +61,3 @@ class OfSweep:
 @dataclass(frozen=True, slots=True)
 class OfHealth:
     """Metrics of the controller itself, and a journal that has to be told everything again."""
-
-
-Token = OfWorkload | OfUnit | OfDecision | OfHold | OfStatus | OfFinalizer | OfSweep | OfHealth

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from admission.api.kueue import Workload
-from admission.controllers.store import Key, key_of
+from admission.controllers.store import Key
 from admission.controllers.tables import Tables
 from admission.jobs.interface import Adapter, Unit, UnitKey
 from admission.settings import Settings
@@ -96,13 +96,6 @@ class Units:
     def _forget(self, unit: UnitKey) -> None:
         if unit not in self._members and unit not in self._workloads:
             _drop(self._in_namespace, unit.namespace, unit)
-
-
-def object_keys(unit: Unit) -> list[Hashable]:
-    """The keys under which an errand makes the objects of a unit busy."""
-    keys: list[Hashable] = [(member.kind, *key_of(member)) for member in unit.members]
-    keys.extend(("Workload", *key_of(workload)) for workload in unit.workloads)
-    return keys
 
 
 def _drop(index: dict[Any, dict[Any, None]], key: Hashable, value: Hashable) -> None:

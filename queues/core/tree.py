@@ -9,7 +9,7 @@ those who wait for them have started. The arithmetic is the same for both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from queues.core.model import UNLIMITED, ClusterQueueName, CohortName, FlavorResource, Quota, ResourceGroup
 from queues.core.quantities import beyond, lendable, private, total
@@ -399,7 +399,3 @@ def _set_potential(account: Account) -> None:
         account.potential = total(account.private, parent.potential)
         if account.borrowing_limit is not None:
             account.potential = min(account.potential, total(account.subtree, account.borrowing_limit))
-
-
-def usage_of(node: Node) -> Mapping[FlavorResource, int]:
-    return {unit: account.usage for unit, account in node.accounts.items() if account.usage}
