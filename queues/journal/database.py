@@ -33,8 +33,11 @@ def database_url(url: str) -> URL:
             raise UnsupportedDatabaseError(f"journal database {other!r} is not supported: use sqlite or postgresql")
 
 
-def open_database(url: str, *, write: bool = False) -> Engine:
-    """An engine; connecting is left to the first use, so a database that is down is no error here."""
+def open_database(url: str, *, write: bool = False, patience: int = PATIENCE) -> Engine:
+    """An engine; connecting is left to the first use, so a database that is down is no error here.
+
+    `patience`: seconds to wait for another writer of a SQLite file.
+    """
     parsed = database_url(url)
     if parsed.get_backend_name() == "postgresql":
         options = f"-c lock_timeout={PATIENCE}s -c statement_timeout={PATIENCE * 6}s"
@@ -60,14 +63,14 @@ def open_database(url: str, *, write: bool = False) -> Engine:
         else:
             # A reader must not make an empty file where there is none.
             parsed = parsed.set(database=f"file:{quote(str(path))}").update_query_dict({"mode": "rw", "uri": "true"})
-    engine = create_engine(parsed, connect_args={"timeout": PATIENCE})
+    engine = create_engine(parsed, connect_args={"timeout": patience})
     begin = "BEGIN IMMEDIATE" if write else "BEGIN"
 
     @event.listens_for(engine, "connect")
     def _connected(connection: sqlite3.Connection, _record: Any) -> None:
         # The driver's own transaction handling leaves DDL outside of transactions; `_begun` takes its place.
         connection.isolation_level = None
-        connection.execute(f"PRAGMA busy_timeout={PATIENCE * 1000}")
+        connection.execute(f"PRAGMA busy_timeout={patience * 1000}")
         if write:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")

@@ -22,6 +22,8 @@ from queues.journal.database import database_url, open_database
 
 #: Any number that no one else uses for an advisory lock in the same PostgreSQL database.
 LOCK = 0x6D757374
+#: Seconds for which a replica lets another one migrate before it gives up; PostgreSQL's lock has no limit.
+_TURN = 60
 
 
 def migrations_folder() -> Path:
@@ -72,7 +74,7 @@ def _config() -> Config:
 
 @contextmanager
 def _locked(url: str) -> Iterator[tuple[Config, Connection]]:
-    engine = open_database(url, write=True)
+    engine = open_database(url, write=True, patience=_TURN)
     try:
         with engine.begin() as connection:
             # On SQLite the transaction itself, begun as a writing one, is the lock.
