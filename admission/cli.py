@@ -192,7 +192,7 @@ def topology(kubeconfig: str | None, output: str, *, hosts: bool) -> None:
 
 def main() -> None:
     """Entry point."""
-    from admission.commands import lifeline
+    from admission import lifeline
     from admission.commands.faults import Fault
 
     try:

@@ -1,4 +1,4 @@
-"""Object metadata, owner references, label selectors and conditions, and the plain functions over them.
+"""Object metadata, owner references, label selectors, conditions and kinds of patches, and plain functions over them.
 
 Timestamps stay the RFC 3339 strings that the API server sent; `epoch` and `rfc3339` convert them.
 This module never reads a clock and never changes a value in place.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Annotated
 
 import msgspec
@@ -17,6 +18,14 @@ from admission.api.schema import REQUIRED, Int64, Object, Schema, Time, always
 TRUE = "True"
 FALSE = "False"
 UNKNOWN = "Unknown"
+
+
+class PatchKind(Enum):
+    """Content type of a patch."""
+
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class OwnerReference(Object, frozen=True):

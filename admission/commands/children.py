@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from admission.commands import lifeline
+from admission import lifeline
 
 logger = logging.getLogger(__name__)
 

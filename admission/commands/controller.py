@@ -13,7 +13,8 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from admission.commands import lifeline, logs
+from admission import lifeline
+from admission.commands import logs
 from admission.commands.faults import Fault, told
 from admission.commands.memory import Memory
 from admission.commands.narrowing import SCHEDULER, narrowed

@@ -11,9 +11,10 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from admission.commands import lifeline, logs
+from admission import lifeline
+from admission.commands import logs
 from admission.commands.faults import told
-from admission.commands.surroundings import journal_url, oldest_tls, state_folder
+from admission.commands.surroundings import journal_url, state_folder
 from admission.settings import Settings, load
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ def run(kubeconfig: str | None, config: str | None, *, verbose: bool) -> None:
             certificate=certificate,
             key=key,
             binds=binds(settings),
-            oldest_tls=oldest_tls(settings),
+            oldest_tls=settings.oldest_tls,
         )
         serve(options, lambda: ClusterReviewer(kubeconfig), ready=_ready)
 

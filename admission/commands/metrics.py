@@ -23,7 +23,6 @@ from prometheus_client.metrics_core import Metric
 
 from admission import tls
 from admission.commands import health
-from admission.commands.surroundings import oldest_tls
 from admission.kube.errors import ApiError
 from admission.kube.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 
@@ -134,7 +133,7 @@ async def serve(client: Client, settings: Settings, registry: CollectorRegistry)
 
 def _context(settings: Settings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = oldest_tls(settings)
+    context.minimum_version = settings.oldest_tls
     with tempfile.TemporaryDirectory() as folder:
         tls.write_files(Path(folder), tls.issue(("muster-metrics", "localhost"), datetime.now(UTC)))
         context.load_cert_chain(Path(folder) / tls.CERTIFICATE_FILE, Path(folder) / tls.KEY_FILE)

@@ -9,7 +9,8 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from admission.commands import lifeline, logs
+from admission import lifeline
+from admission.commands import logs
 from admission.commands.faults import told
 from admission.commands.narrowing import narrowed, passed_on
 from admission.commands.tree import Tree, until_told

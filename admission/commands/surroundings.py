@@ -6,7 +6,6 @@ Decided from the settings and the environment. It creates no file; directories a
 from __future__ import annotations
 
 import os
-import ssl
 from pathlib import Path
 from typing import Final
 
@@ -25,12 +24,6 @@ def state_folder(settings: Settings) -> Path:
         return Path(settings.muster.state_dir)
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "muster"
-
-
-def oldest_tls(settings: Settings) -> ssl.TLSVersion:
-    """The oldest version that is spoken: `tls.minVersion`."""
-    newest_only = settings.tls is not None and settings.tls.min_version == "VersionTLS13"
-    return ssl.TLSVersion.TLSv1_3 if newest_only else ssl.TLSVersion.TLSv1_2
 
 
 def dev_inspection() -> str:

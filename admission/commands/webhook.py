@@ -6,7 +6,8 @@ controller.
 
 from __future__ import annotations
 
-from admission.commands import lifeline, logs
+from admission import lifeline
+from admission.commands import logs
 from admission.commands.faults import Fault, told
 from admission.commands.narrowing import narrowed
 from admission.settings import load

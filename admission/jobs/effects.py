@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from admission.api.meta import PatchKind
+
+__all__ = ["Create", "Delete", "Effect", "Patch", "PatchKind", "Ref", "Severity", "Tell"]
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -19,14 +23,6 @@ class Ref:
     namespace: str
     name: str
     uid: str = ""
-
-
-class PatchKind(Enum):
-    """Content type of a patch."""
-
-    MERGE = "application/merge-patch+json"
-    JSON = "application/json-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from admission.api.decoding import decode
-from admission.api.meta import ListMeta
-from admission.jobs.effects import PatchKind
+from admission.api.meta import ListMeta, PatchKind
 from admission.kube import access
 from admission.kube.errors import (
     AlreadyExists,

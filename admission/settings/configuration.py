@@ -6,6 +6,7 @@ refused by name. These are plain values: they never read a file, the environment
 
 from __future__ import annotations
 
+import ssl
 from enum import Enum
 from typing import Any
 
@@ -360,6 +361,12 @@ class Settings(Section, frozen=True):
         """Whether the feature gate `name` is on. KeyError for a name that does not exist: that is a bug."""
         default = gates.DEFAULTS[name]
         return self.feature_gates.get(name, default)
+
+    @property
+    def oldest_tls(self) -> ssl.TLSVersion:
+        """The oldest version that is spoken: `tls.minVersion`."""
+        newest_only = self.tls is not None and self.tls.min_version == "VersionTLS13"
+        return ssl.TLSVersion.TLSv1_3 if newest_only else ssl.TLSVersion.TLSv1_2
 
     @property
     def managed_namespaces(self) -> LabelSelector:

@@ -24,9 +24,7 @@ from gunicorn.glogging import Logger
 from gunicorn.sock import TCP6Socket, TCPSocket
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from admission import tls
-from admission.commands import lifeline
-from admission.commands.surroundings import oldest_tls
+from admission import lifeline, tls
 from admission.settings import Settings
 from admission.webhook.app import create_app
 from admission.webhook.connections import Serving
@@ -104,7 +102,7 @@ class _Application(BaseApplication):  # type: ignore[misc]
         self._settings = settings
         self._kubeconfig = kubeconfig
         self._on_ready = on_ready
-        self._serving = Serving(Path(settings.webhook.cert_dir), oldest_tls(settings))
+        self._serving = Serving(Path(settings.webhook.cert_dir), settings.oldest_tls)
         self._caches: Any = None
         super().__init__()
 

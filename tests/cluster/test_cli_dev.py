@@ -19,7 +19,7 @@ import requests
 import urllib3
 import yaml
 
-from admission.commands import lifeline
+from admission import lifeline
 from tests.controlplane.cluster import ApiError, ControlPlane, eventually
 
 pytestmark = pytest.mark.cluster

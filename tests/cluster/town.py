@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from admission.commands import lifeline
+from admission import lifeline
 from tests.controlplane.cluster import KUEUE, Api, ControlPlane, eventually
 
 ROOT = Path(__file__).parents[2]

@@ -1,16 +1,12 @@
-"""What `--only` and `--without` make of the settings and of the children's options, and what else follows from them."""
+"""What `--only` and `--without` make of the settings and of the children's options."""
 
 from __future__ import annotations
-
-import ssl
 
 import pytest
 
 from admission.commands.faults import Fault
 from admission.commands.narrowing import narrowed, passed_on
-from admission.commands.surroundings import oldest_tls
 from admission.settings import Settings
-from admission.settings.configuration import TLSOptions
 
 
 @pytest.mark.parametrize(
@@ -39,15 +35,3 @@ def test_children_are_told() -> None:
         "webhook": ["--only", "Job"],
         "controller": ["--only", "Job", "--without", "scheduler"],
     }
-
-
-@pytest.mark.parametrize(
-    ("tls", "oldest"),
-    [
-        (None, ssl.TLSVersion.TLSv1_2),
-        (TLSOptions(), ssl.TLSVersion.TLSv1_2),
-        (TLSOptions(min_version="VersionTLS13"), ssl.TLSVersion.TLSv1_3),
-    ],
-)
-def test_the_oldest_version_of_tls_is_that_of_the_settings(tls: TLSOptions | None, oldest: ssl.TLSVersion) -> None:
-    assert oldest_tls(Settings(tls=tls)) is oldest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from admission.api.meta import selects
 from admission.settings import Settings, SettingsError, dump, durations, gates, load, parse, warnings
+from admission.settings.configuration import TLSOptions
 
 V1BETA2 = "config.kueue.x-k8s.io/v1beta2"
 
@@ -353,3 +355,15 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 def test_a_rendered_duration_is_read_back_the_same(thousandths: int) -> None:
     length = thousandths / 1000
     assert math.isclose(durations.parse(durations.render(length)), length, abs_tol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("tls", "oldest"),
+    [
+        (None, ssl.TLSVersion.TLSv1_2),
+        (TLSOptions(), ssl.TLSVersion.TLSv1_2),
+        (TLSOptions(min_version="VersionTLS13"), ssl.TLSVersion.TLSv1_3),
+    ],
+)
+def test_the_oldest_version_of_tls_is_that_of_the_settings(tls: TLSOptions | None, oldest: ssl.TLSVersion) -> None:
+    assert Settings(tls=tls).oldest_tls is oldest
