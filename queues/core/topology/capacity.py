@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from queues.core.model import HOSTNAME_LABEL, POD_UNITS, Node, NodeName, ResourceName, Uid
 from queues.core.topology.labels import Labels
+from queues.core.topology.states import States
 from queues.core.topology.suitability import Condition
 
 Ints = npt.NDArray[np.int64]
@@ -54,6 +55,8 @@ class Capacity:
     def __init__(self) -> None:
         self.nodes: list[Node | None] = []
         self.labels = Labels()
+        self.states = States(emptied=False)
+        self.emptied_states = States(emptied=True)
         self.hosts: dict[str, set[int]] = {}
         self.columns: dict[ResourceName, int] = {}
         self.free: Ints = np.zeros((0, _FIRST_SLOTS), np.int64)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from queues.core.model import Expression, ResourceName
 from queues.core.topology.capacity import CEILING, Capacity, Ints
+from queues.core.topology.states import States
 from queues.core.topology.suitability import AFFINITY, NODE_SELECTOR, NodeDemand, why_closed
 from queues.core.topology.tree import Tree
 
@@ -75,34 +76,60 @@ class NodeCounts:
         return found
 
     def _evaluate(self, capacity: Capacity, slots: Ints) -> tuple[Ints, Causes]:
+        states = capacity.emptied_states if self.shape.emptied else capacity.states
+        if len(slots) * 2 > len(capacity.nodes) and states.catch_up(capacity):
+            return self._by_state(capacity, states, slots)
         table = capacity.emptied if self.shape.emptied else capacity.free
-        pods = np.full(len(slots), _MOST_PODS, np.int64)
-        causes = self._unsuitable(capacity, slots)
+        causes = self._by_conditions(capacity, capacity.conditions.take(slots, mode="clip"))
+        self._leave_out_unwanted(capacity, slots, causes)
+        return self._fitting(capacity, table.take(slots, axis=1, mode="clip"), causes), causes
+
+    def _by_state(self, capacity: Capacity, states: States, slots: Ints) -> tuple[Ints, Causes]:
+        """The same, judged once for each state. What pods do not want is judged by node, and named before resources."""
+        rows = states.rows[:, : states.count]
+        of = states.of.take(slots, mode="clip")
+        closed = self._by_conditions(capacity, rows[-1])
+        causes = closed.copy()
+        pods = self._fitting(capacity, rows, causes).take(of, mode="clip")
+        found = causes.take(of, mode="clip") if causes.any() else np.zeros(len(slots), np.int32)
+        demand = self.shape.demand
+        if demand.node_selector or demand.affinity:
+            unwanted = closed.take(of, mode="clip")
+            is_open = unwanted == 0
+            self._leave_out_unwanted(capacity, slots, unwanted)
+            changed = is_open & (unwanted != 0)
+            found[changed] = unwanted[changed]
+            pods[changed] = 0
+        return pods, found
+
+    def _fitting(self, capacity: Capacity, free: Ints, causes: Causes) -> Ints:
+        """The pods that fit into what is free (rows are resources); what keeps them out is added to the causes."""
+        pods = np.full(free.shape[1], _MOST_PODS, np.int64)
         for resource, amount in self.shape.requests:
             column = capacity.columns.get(resource)
             if column is None or amount > CEILING:
-                fits = np.zeros(len(slots), np.int64)
+                fits = np.zeros(len(pods), np.int64)
             else:
-                fits = table[column].take(slots, mode="clip")  # the slots are known to be there: faster than checking
-                if amount != 1:
-                    fits //= amount
+                fits = free[column] if amount == 1 else free[column] // amount
             if len(fits) and fits.min() <= 0:
                 short = (fits <= 0) & (causes == 0)
                 causes[short] = self._cause(f'resource "{resource}"')
             np.minimum(pods, fits, out=pods)
         if causes.any():
             pods[causes != 0] = 0
-        return pods, causes
+        return pods
 
-    def _unsuitable(self, capacity: Capacity, slots: Ints) -> Causes:
-        demand = self.shape.demand
+    def _by_conditions(self, capacity: Capacity, conditions: Ints | Causes) -> Causes:
+        tolerations = self.shape.demand.tolerations
         for condition in capacity.known_conditions[len(self._by_condition) :]:
-            self._by_condition.append(self._cause(why_closed(condition, demand.tolerations) or ""))
+            self._by_condition.append(self._cause(why_closed(condition, tolerations) or ""))
         if any(self._by_condition):
-            by_condition = np.array(self._by_condition, np.int32)
-            causes = by_condition.take(capacity.conditions.take(slots, mode="clip"))
-        else:
-            causes = np.zeros(len(slots), np.int32)
+            return np.array(self._by_condition, np.int32).take(conditions, mode="clip")
+        return np.zeros(len(conditions), np.int32)
+
+    def _leave_out_unwanted(self, capacity: Capacity, slots: Ints, causes: Causes) -> None:
+        """Add to the causes which nodes the pods do not want."""
+        demand = self.shape.demand
         if demand.node_selector:
             selected = capacity.labels.selected(demand.node_selector, capacity.nodes, slots)
             causes[(causes == 0) & ~selected] = self._cause(NODE_SELECTOR)
@@ -111,7 +138,6 @@ class NodeCounts:
             for term in demand.affinity:
                 wanted |= capacity.labels.matched(term, capacity.nodes, slots)
             causes[(causes == 0) & ~wanted] = self._cause(AFFINITY)
-        return causes
 
     def _cause(self, name: str) -> int:
         index = self._index.get(name)

@@ -302,6 +302,9 @@ def _in_order(levels: Levels, level: int, domains: Ints, counts: Counts, algorit
         return np.lexsort((pods, units if rising else -units, -levels.scores[level][domains]))
     if not len(domains) or int(pods.max()) >= _SHORT:
         return np.lexsort((pods, units if rising else -units))
+    if counts.units[level] is counts.pods[level]:
+        alike = units.astype(np.int16)
+        return np.argsort(alike if rising else -alike, kind="stable")
     by_pods = np.argsort(pods.astype(np.int16), kind="stable")
     short = units[by_pods].astype(np.int16)
     return by_pods[np.argsort(short if rising else -short, kind="stable")]
