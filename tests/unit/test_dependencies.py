@@ -28,9 +28,13 @@ def imported(folder: str) -> Iterator[str]:
                     yield module.partition(".")[0]
 
 
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def declared() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return {re.split(r"[^\w.-]", each, maxsplit=1)[0].lower() for each in project["dependencies"]}
+    return {normal(re.split(r"[^\w.-]", each, maxsplit=1)[0]) for each in project["dependencies"]}
 
 
 @pytest.mark.parametrize("folder", SHIPPED)
@@ -38,7 +42,7 @@ def test_what_is_imported_is_declared(folder: str) -> None:
     distributions = packages_distributions()
     foreign = set(imported(folder)) - OURS - sys.stdlib_module_names
     assert foreign
-    undeclared = {name for name in foreign if not declared() & {each.lower() for each in distributions.get(name, ())}}
+    undeclared = {name for name in foreign if not declared() & {normal(each) for each in distributions.get(name, ())}}
     assert undeclared == set()
 
 
