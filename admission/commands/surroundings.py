@@ -14,6 +14,9 @@ from admission.settings import Settings, SettingsError, load
 #: The environment variable with the name under which the controller holds the Lease, where it is to be a certain one.
 IDENTITY: Final = "MUSTER_IDENTITY"
 
+#: The environment variable with the journal's database: a password in it stays out of the settings' ConfigMap.
+JOURNAL_URL: Final = "MUSTER_JOURNAL_URL"
+
 #: What `muster dev` keeps of its certificates, in its folder.
 CERTIFICATES: Final = "certificates.json"
 
@@ -37,5 +40,6 @@ def dev_inspection() -> str:
 
 
 def journal_url(settings: Settings) -> str:
-    """The journal's database: the one of the settings, else a SQLite file."""
-    return settings.muster.journal.url or f"sqlite:///{state_folder(settings) / 'journal.sqlite3'}"
+    """The journal's database: the one of the environment, else of the settings, else a SQLite file."""
+    named = os.environ.get(JOURNAL_URL) or settings.muster.journal.url
+    return named or f"sqlite:///{state_folder(settings) / 'journal.sqlite3'}"

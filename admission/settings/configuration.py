@@ -269,7 +269,7 @@ class GpuPods(Section, frozen=True):
 
 
 class Journal(Section, frozen=True):
-    """`url` is SQLAlchemy's; empty means a SQLite file in the state directory.
+    """`url` is SQLAlchemy's; empty means a SQLite file in the state directory. MUSTER_JOURNAL_URL wins over it.
 
     `capacity` bounds what waits for a slow database, `retention` how long decisions are kept (None: for ever).
     """
