@@ -87,7 +87,7 @@ class NodeCounts:
     def _by_state(self, capacity: Capacity, states: States, slots: Ints) -> tuple[Ints, Causes]:
         """The same, judged once for each state. What pods do not want is judged by node, and named before resources."""
         rows = states.rows[:, : states.count]
-        of = states.of.take(slots, mode="clip")
+        of = states.of_slots(slots)
         closed = self._by_conditions(capacity, rows[-1])
         causes = closed.copy()
         pods = self._fitting(capacity, rows, causes).take(of, mode="clip")

@@ -29,6 +29,7 @@ class States:
         self._index: dict[bytes, int] = {}
         self._version = -1
         self._most = 0
+        self._ordered: tuple[Ints, int, npt.NDArray[np.int32]] | None = None
 
     def catch_up(self, capacity: Capacity) -> bool:
         """Whether the groups are few enough to be of use; then they are as the columns are now.
@@ -44,6 +45,7 @@ class States:
         changed = None if width != self.rows.shape[0] or self._version < 0 else capacity.changed_since(self._version)
         if changed is None or self.count + len(changed) > nodes // 4 + _FEWEST:
             self._index.clear()
+            self._ordered = None
             self.count = 0
             self.rows = np.zeros((width, 64), np.int64)
             changed = np.arange(nodes)
@@ -55,6 +57,15 @@ class States:
             self._version = -1
             return False
         return True
+
+    def of_slots(self, slots: Ints) -> npt.NDArray[np.int32]:
+        """The state of each of these slots; remembered for the array that was asked for last, until nodes change."""
+        known = self._ordered
+        if known is not None and known[0] is slots and known[1] == self._version:
+            return known[2]
+        found = self.of.take(slots, mode="clip")
+        self._ordered = (slots, self._version, found)
+        return found
 
     def _take(self, table: Ints, conditions: npt.NDArray[np.int32], slots: Ints, nodes: int) -> None:
         if len(self.of) < nodes:
