@@ -17,8 +17,10 @@ from queues.core.model import (
     Topology,
     TopologyRequest,
 )
+from queues.core.policy import TopologyRules
 from queues.core.topology.domains import Domains
 from queues.core.topology.placement import NoPlacement, place, still_fits
+from queues.core.topology.replacement import Lost, replaced
 from tests.oracle import placement as oracle
 
 GPU = "nvidia.com/gpu"
@@ -173,7 +175,7 @@ def test_a_history_of_changes_answers_as_a_fresh_start(data, nodes):
         assert want == (got.fits if isinstance(got, NoPlacement) else as_tuples(got["main"]))
 
 
-def _used(domains, nodes, held):
+def _used(domains, nodes, held, placed_pods=None):
     used = {node.name: {} for node in nodes}
 
     def add(name, requests, pods):
@@ -185,7 +187,7 @@ def _used(domains, nodes, held):
             for node in nodes:
                 if node.labels.get(HOSTNAME_LABEL) == domain.values[0]:
                     add(node.name, pod_set.node_requests, domain.count)
-    for node, requests in domains._capacity._placed.values():
+    for node, requests in (domains._capacity._placed if placed_pods is None else placed_pods).values():
         add(node, {r: v for r, v in requests.items() if r != "pods"}, 1)
     return used
 
@@ -232,3 +234,78 @@ def test_a_rack_never_promises_what_an_unlucky_scheduler_could_not_do(data, gpus
             chosen = data.draw(st.sampled_from(able))
             free[chosen]["pods"] -= 1
             free[chosen][GPU] -= pod_set.node_requests[GPU]
+
+
+def _free(nodes, pod_set, taken=None):
+    """Pods of the pod set by rack and host, beside what is taken of hosts."""
+    racks = {}
+    for node in nodes:
+        labels = node.labels
+        if all(level in labels for level in LEVELS):
+            fits = oracle.free_pods(node, pod_set, (taken or {}).get(node.name, {}))
+            hosts = racks.setdefault((labels["block"], labels["rack"]), {})
+            hosts[node.name] = fits if oracle.usable(node, pod_set) else 0
+    return racks
+
+
+@given(clusters(), st.integers(1, 6), st.integers(1, 4), st.integers(0, 4), st.integers(0, 5))
+def test_a_leader_and_its_workers_share_a_rack_whenever_one_can_hold_them(nodes, count, gpus, leader_gpus, leader_cpu):
+    request = TopologyRequest(required="rack", pod_set_group="g")
+    workers = PodSet("workers", count, {}, {GPU: gpus, "cpu": 1}, topology=request)
+    leader = PodSet("leader", 1, {}, {GPU: leader_gpus, "cpu": leader_cpu}, topology=request)
+    got = placed(domains_of(nodes), leader, workers)
+    possible = False
+    for hosts in _free(nodes, leader).values():
+        for host, room in hosts.items():
+            if room >= 1:
+                taken = {host: {**leader.node_requests, "pods": 1}}
+                rack = next(rack for rack in _free(nodes, workers, taken).values() if host in rack)
+                possible = possible or sum(rack.values()) >= count
+    assert possible is not isinstance(got, NoPlacement)
+    if not isinstance(got, NoPlacement):
+        racks = {n.name: (n.labels.get("block"), n.labels.get("rack")) for n in nodes}
+        assert len({racks[d.values[0]] for found in got.values() for d in found.domains}) == 1
+        used = _used(None, nodes, [(got["leader"], leader), (got["workers"], workers)], placed_pods={})
+        assert all(used[n.name].get(r, 0) <= n.allocatable.get(r, 0) for n in nodes for r in (GPU, "cpu", "pods"))
+        assert [sum(d.count for d in got[name].domains) for name in ("leader", "workers")] == [1, count]
+
+
+@given(st.data(), clusters(), pod_sets(), st.booleans())
+def test_replacing_a_node_changes_only_that_nodes_pods(data, nodes, pod_set, is_gone):
+    domains = domains_of(nodes)
+    got = placed(domains, pod_set)
+    if isinstance(got, NoPlacement):
+        return
+    before = got["main"]
+    domains.take("gpu", before, pod_set.node_requests)
+    failed = data.draw(st.sampled_from([d.values[0] for d in before.domains]))
+    if is_gone:
+        domains.node_gone(failed)
+    else:
+        domains.node_changed(replace(next(n for n in nodes if n.name == failed), ready=False))
+    after = replaced(domains, "gpu", "topo", Lost(pod_set, before, {failed}), TopologyRules())
+    if isinstance(after, NoPlacement):
+        return
+    kept = {d.values: d.count for d in before.domains if d.values != (failed,)}
+    now = {d.values: d.count for d in after.domains}
+    assert (failed,) not in now
+    assert all(now.get(values, 0) >= count for values, count in kept.items())
+    assert sum(now.values()) == pod_set.count
+    used = _used(domains, nodes, [(after, pod_set)])
+    alive = [node for node in nodes if node.name != failed]
+    assert all(used[n.name].get(r, 0) <= n.allocatable.get(r, 0) for n in alive for r in (GPU, "cpu", "pods"))
+    request = pod_set.topology
+    if request is not None and request.required and kept:
+        depth = LEVELS.index(request.required) + 1
+        paths = {
+            n.name: tuple(n.labels[level] for level in LEVELS)[:depth] for n in alive if set(LEVELS) <= set(n.labels)
+        }
+        assert len({paths[values[0]] for values in now}) == 1
+    if request is not None and request.slice_required and kept:
+        depth = LEVELS.index(request.slice_required) + 1
+        counts = {}
+        for node in alive:
+            if (node.name,) in now:
+                path = tuple(node.labels[level] for level in LEVELS)[:depth]
+                counts[path] = counts.get(path, 0) + now[node.name,]
+        assert all(count % (request.slice_size or 1) == 0 for count in counts.values())
