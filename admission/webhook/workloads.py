@@ -38,6 +38,7 @@ def validate(new: Workload, old: Workload | None, _context: Context) -> Iterator
         for position, pod_set in enumerate(new.spec.pod_sets):
             yield from _pod_set_errors(fields.index("spec.podSets", position), pod_set)
         yield from _min_count_errors(new)
+        yield from _group_errors(new)
     gates = new.metadata.annotations.get(names.ADMISSION_GATED_BY)
     if gates is not None:
         yield from job_rules.gate_errors(gates)
@@ -67,6 +68,33 @@ def _min_count_errors(workload: Workload) -> Iterator[FieldError]:
     if partial and workload.metadata.annotations.get(names.ELASTIC_JOB) == "true":
         at = f"{fields.index('spec.podSets', partial[0])}.minCount"
         yield fields.forbidden(at, "may not be set for an elastic job")
+
+
+def _group_errors(workload: Workload) -> Iterator[FieldError]:
+    """A group is one leader and its workers, and both ask for the same place.
+
+    A pod set that is alone in its group is placed as if it were in none.
+    """
+    groups: dict[str, list[tuple[int, PodSet]]] = {}
+    for position, pod_set in enumerate(workload.spec.pod_sets):
+        request = pod_set.topology_request
+        if request is not None and request.pod_set_group_name:
+            groups.setdefault(request.pod_set_group_name, []).append((position, pod_set))
+    for name, members in groups.items():
+        at = f"{fields.index('spec.podSets', members[-1][0])}.topologyRequest.podSetGroupName"
+        if len(members) > 2:
+            yield fields.invalid(at, name, f"a group has two pod sets, not {len(members)}")
+        if len(members) < 2:
+            continue
+        if all(pod_set.count != 1 for _, pod_set in members):
+            yield fields.invalid(at, name, "one pod set of a group must have exactly one pod")
+        places = {
+            (each.topology_request.required, each.topology_request.preferred)
+            for _, each in members
+            if each.topology_request is not None
+        }
+        if len(places) > 1:
+            yield fields.invalid(at, name, "the pod sets of a group must have the same required or preferred topology")
 
 
 def _pod_set_errors(path: str, pod_set: PodSet) -> Iterator[FieldError]:

@@ -20,6 +20,11 @@ def workload(*pod_sets: dict, status: dict | None = None, **metadata: object) ->
     return {**made, "status": status} if status else made
 
 
+def grouped(name: str, count: int, **request: object) -> dict:
+    asked = {"podSetGroupName": "g", "required": "rack", **request}
+    return pod_set(name=name, count=count, topologyRequest={key: value for key, value in asked.items() if value})
+
+
 def asking(**resources: object) -> dict:
     return pod_set({"spec": {"containers": [container(), {"name": "d", "resources": resources}]}})
 
@@ -78,6 +83,17 @@ AT = "spec.podSets[0].template.spec.containers[1].resources"
             workload(pod_set(topologyRequest={"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 3})),
             "topologyRequest.podSetSliceSize: Invalid",
             id="a slice is no larger than its pod set",
+        ),
+        pytest.param(
+            workload(*(grouped(name, 1) for name in ("a", "b", "c"))),
+            "spec.podSets[2].topologyRequest.podSetGroupName: Invalid",
+            id="a group has two pod sets",
+        ),
+        pytest.param(workload(grouped("a", 2), grouped("b", 2)), "exactly one pod", id="a group has one leader"),
+        pytest.param(
+            workload(grouped("a", 1), grouped("b", 2, preferred="rack", required=None)),
+            "same required or preferred",
+            id="a group wants one place",
         ),
         pytest.param(
             workload(pod_set(minCount=1), pod_set(name="b", minCount=1)), "minCount", id="one pod set may shrink"
