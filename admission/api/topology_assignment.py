@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
+import msgspec
+
+from admission.api.names import HOSTNAME_LABEL
 from admission.api.workloads import (
     LevelValues,
     SliceLevelValues,
@@ -19,6 +23,7 @@ from admission.api.workloads import (
 
 #: Bound of the lists in one slice.
 MAX_DOMAINS = 100_000
+MAX_SLICES = 1_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,16 +35,27 @@ class Domain:
 
 
 def encode(levels: Sequence[str], domains: Iterable[Domain]) -> TopologyAssignment:
-    """As few slices as the bound on their size allows. There has to be a domain, and a level."""
+    """As few slices as the bound on their size allows, or those of hosts with one prefix where that is shorter.
+
+    There has to be a domain, and a level.
+    """
     ordered = list(domains)
     if not levels or not ordered:
         raise ValueError("a topology assignment has at least one level and one domain")
     if any(len(domain.values) != len(levels) for domain in ordered):
         raise ValueError("a domain has as many values as there are levels")
-    return TopologyAssignment(
-        levels=tuple(levels),
-        slices=tuple(_slice(ordered[start : start + MAX_DOMAINS]) for start in range(0, len(ordered), MAX_DOMAINS)),
-    )
+    slices = tuple(_slice(ordered[start : start + MAX_DOMAINS]) for start in range(0, len(ordered), MAX_DOMAINS))
+    if levels[-1] == HOSTNAME_LABEL:
+        split = _by_prefix(ordered)
+        if 1 < len(split) <= MAX_SLICES and len(msgspec.json.encode(split)) < len(msgspec.json.encode(slices)):
+            slices = split
+    return TopologyAssignment(levels=tuple(levels), slices=slices)
+
+
+def _by_prefix(domains: Sequence[Domain]) -> tuple[TopologyAssignmentSlice, ...]:
+    """A slice for each run of hosts whose names differ only in the number at their end."""
+    runs = groupby(domains, key=lambda domain: domain.values[-1].rstrip("0123456789"))
+    return tuple(_slice(list(run)) for _, run in runs)
 
 
 def decode(assignment: TopologyAssignment) -> tuple[Domain, ...]:

@@ -44,6 +44,33 @@ CASES = [
         ],
     ),
     (
+        "hosts with long names are split by prefix where that is shorter",
+        ["kubernetes.io/hostname"],
+        [((f"gpu-{rack}-node-{i}",), 1) for rack in ("east-building", "west-building") for i in range(1, 9)],
+        [
+            {
+                "domainCount": 8,
+                "valuesPerLevel": [
+                    {"individual": {"prefix": f"gpu-{rack}-node-", "roots": list("12345678")}},
+                ],
+                "podCounts": {"universal": 1},
+            }
+            for rack in ("east-building", "west-building")
+        ],
+    ),
+    (
+        "hosts with short names stay together",
+        ["kubernetes.io/hostname"],
+        [(("a1",), 1), (("a2",), 1), (("b1",), 1)],
+        [
+            {
+                "domainCount": 3,
+                "valuesPerLevel": [{"individual": {"roots": ["a1", "a2", "b1"]}}],
+                "podCounts": {"universal": 1},
+            }
+        ],
+    ),
+    (
         "prefix and suffix do not overlap",
         ["host"],
         [(("aa",), 1), (("aaa",), 1)],
