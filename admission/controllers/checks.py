@@ -98,8 +98,19 @@ def admit(workload: Workload, facts: Facts, now: float) -> Step:
         return Step(workload)
     if conditions.is_admitted(workload) or conditions.is_evicted(workload) or facts.cluster_queue is None:
         return Step(workload)
-    if not are_ready(workload, required(facts.cluster_queue, admission)) or waits_for_topology(admission):
+    if not are_ready(workload, required(facts.cluster_queue, admission)):
         return Step(workload)
+    if waits_for_topology(admission):
+        return Step(
+            conditions.with_condition(
+                workload,
+                names.ADMITTED,
+                true=False,
+                reason=names.REASON_PENDING_DELAYED_TOPOLOGY_REQUESTS,
+                message="The checks are ready, the topology is not decided yet",
+                now=now,
+            )
+        )
     reserved = conditions.since(workload, names.QUOTA_RESERVED)
     waited = 0 if reserved is None else max(0, int(now - reserved))
     message = f"Admitted by ClusterQueue {admission.cluster_queue}, wait time since reservation was {waited}s"

@@ -243,7 +243,8 @@ def test_a_delayed_topology_becomes_ready_and_the_workload_is_admitted() -> None
     before = before.check("ac", names.CHECK_READY)
     assert observe_workload.is_to_be_placed(before.obj)
     checked = facts(queue=cluster_queue(checks=("ac",)))
-    assert not conditions.is_admitted(_after(before.obj, checked))
+    waiting = conditions.condition(_after(before.obj, checked), names.ADMITTED)
+    assert (waiting.status, waiting.reason) == ("False", "PendingDelayedTopologyRequests")
     after = decisions.place(before.obj, decided(before.obj, "a"))
     (assignment,) = after.status.admission.pod_set_assignments
     assert assignment.delayed_topology_request == names.DELAYED_TOPOLOGY_READY
