@@ -13,6 +13,7 @@ from queues.core.books import Books
 from queues.core.fairness import Share, borrows, share_of
 from queues.core.model import PreemptionPolicy
 from queues.core.policy import FairSharing, FairStrategy
+from queues.core.preemption import sparing
 from queues.core.preemption.candidates import Need, Target, holders, in_turn, may_evict, rank
 from queues.core.quantities import fits
 from queues.core.reasons import Preempted
@@ -108,13 +109,12 @@ class _Search:
 
     def spare(self) -> None:
         """Those whose eviction turned out not to be needed stay; the last taken out is needed for sure."""
-        for index in range(len(self.targets) - 2, -1, -1):
-            record = self.targets[index].record
-            self.books.simulate(record, gone=False)
-            if self.request_fits():
-                del self.targets[index]
-            else:
-                self.books.simulate(record, gone=True)
+        self.targets = sparing.needed(
+            self.targets,
+            lambda target: self.books.simulate(target.record, gone=False),
+            lambda target: self.books.simulate(target.record, gone=True),
+            self.request_fits,
+        )
 
     # ------------------------------------------------------------------ the rules
 
