@@ -38,6 +38,7 @@ from tests.properties.worlds import (
     flavors,
     workloads,
 )
+from tests.unit.core.invariants import check_invariants
 
 UNITS = [FlavorResource(flavor, resource) for flavor in FLAVORS for resource in (GPU, CPU)]
 
@@ -155,6 +156,7 @@ class History:
             case _:
                 pass
         self.check_books()
+        check_invariants(cluster.state, within_limits=False)
 
     def arrive(self) -> None:
         created = self.cluster.now - self.draw(st.integers(0, 1))

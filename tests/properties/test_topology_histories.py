@@ -32,6 +32,7 @@ from tests.oracle import placement as oracle
 from tests.oracle.preemption import fits
 from tests.oracle.quota import Holder, World
 from tests.properties.cluster import Cluster, holder_of, played
+from tests.unit.core.invariants import check_invariants
 
 GPU = "nvidia.com/gpu"
 LEVELS = ("rack", HOSTNAME_LABEL)
@@ -130,6 +131,28 @@ class History:
                 self.restart()
             case _:
                 pass
+        self.check_nodes()
+        check_invariants(cluster.state, within_limits=False)
+
+    def check_nodes(self) -> None:
+        """What is free on each node is what the objects, the decisions and those who wait for victims leave."""
+        cluster = self.cluster
+        used = self.used(self.admissions)
+        for record in cluster.state.workloads.values():
+            if record.claim is not None:
+                for _, one in record.claim.placed:
+                    for domain in one.assignment.domains:
+                        there = used[domain.values[-1]]
+                        there[GPU] = there.get(GPU, 0) + one.node_requests[GPU] * domain.count
+                        there["pods"] = there.get("pods", 0) + domain.count
+        tree = cluster.state.books.domains.tree_of("gpu")
+        room = cluster.state.books.domains.room_for("gpu", PodSet("probe", 1, {}, {GPU: 1}))
+        assert tree is not None
+        assert room is not None
+        for name, node in cluster.nodes.items():
+            left = min(node.allocatable[r] - used[name].get(r, 0) for r in (GPU, "pods"))
+            usable = node.ready and not node.unschedulable
+            assert room[0][tree.leaf_of[name,]] == (max(0, left) if usable else 0), name
 
     def draw_workload(self) -> Workload:
         level = self.draw(st.sampled_from(LEVELS))
