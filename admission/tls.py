@@ -34,6 +34,8 @@ AUTHORITY_MARGIN: Final = SERVING_LIFETIME + SERVING_MARGIN
 #: reach the API servers, and Secrets the replicas, within a minute.
 OVERLAP: Final = timedelta(hours=1)
 _CLOCK_SKEW: Final = timedelta(minutes=5)
+_ORGANIZATION: Final = "muster"
+_AUTHORITY_NAME: Final = "muster-ca-"
 
 CERTIFICATE_FILE: Final = "tls.crt"
 KEY_FILE: Final = "tls.key"
@@ -131,6 +133,17 @@ def is_due(certificate: bytes, now: datetime) -> bool:
         return True
 
 
+def is_ours(certificate: bytes) -> bool:
+    """Whether an authority of Muster's signed it, by the authority's name. What is no certificate is not ours."""
+    try:
+        issuer = x509.load_pem_x509_certificate(certificate).issuer
+    except ValueError:
+        return False
+    organizations = [each.value for each in issuer.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    names = [str(each.value) for each in issuer.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    return organizations == [_ORGANIZATION] and any(name.startswith(_AUTHORITY_NAME) for name in names)
+
+
 def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     """The host names and addresses that a certificate is for."""
     try:
@@ -183,8 +196,8 @@ def _new_authority(now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePri
     serial = x509.random_serial_number()
     name = x509.Name(
         [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "muster"),
-            x509.NameAttribute(NameOID.COMMON_NAME, f"muster-ca-{serial:x}"[:64]),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, _ORGANIZATION),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"{_AUTHORITY_NAME}{serial:x}"[:64]),
         ]
     )
     usage = x509.KeyUsage(
@@ -253,6 +266,14 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 # ------------------------------------------------------------------ files
+
+
+def holds_others(folder: Path) -> bool:
+    """Whether somebody else put certificate and key into `folder`, such as a Secret that is mounted there."""
+    try:
+        return (folder / KEY_FILE).is_file() and not is_ours((folder / CERTIFICATE_FILE).read_bytes())
+    except FileNotFoundError:
+        return False
 
 
 def write_files(folder: Path, held: Certificates) -> bool:

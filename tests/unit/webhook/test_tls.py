@@ -15,6 +15,7 @@ from cryptography import x509
 from admission import tls
 from admission.tls import Certificates, Need
 from admission.webhook.connections import Serving, context_of
+from tests.unit.inspection.certificates import serving_certificate
 
 NOW = dt.datetime(2027, 1, 1, tzinfo=dt.UTC)
 NAMES = ("localhost", "127.0.0.1", "::1")
@@ -208,3 +209,36 @@ def test_a_silent_client_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(OSError, match="took too long"):
             held.do_handshake()
         assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize(
+    ("files", "want"),
+    [
+        pytest.param((), False, id="an empty folder is Muster's"),
+        pytest.param(("tls.crt", "tls.key"), True, id="a certificate and its key are used as they are"),
+        pytest.param(("tls.crt", "tls.key", "ca.crt"), True, id="an authority beside them makes them no one else's"),
+        pytest.param(("tls.crt",), False, id="a certificate without a key serves nobody"),
+        pytest.param(("tls.key",), False, id="a key without a certificate serves nobody"),
+    ],
+)
+def test_whose_files_they_are(tmp_path: Path, files: tuple[str, ...], want: bool) -> None:
+    (made := tmp_path / "made").mkdir()
+    serving_certificate(made, NAMES[:1])
+    (folder := tmp_path / "folder").mkdir()
+    for name in files:
+        (folder / name).write_bytes((made / name).read_bytes())
+    assert tls.holds_others(folder) is want
+
+
+def test_what_muster_wrote_is_its_own(tmp_path: Path) -> None:
+    held = tls.issue(NAMES, NOW)
+    for need in (Need.NOTHING, Need.AUTHORITY, Need.SERVING, Need.OLD_AUTHORITY):
+        held = tls.rotate(held, need, NAMES, NOW)
+        tls.write_files(tmp_path, held)
+        assert not tls.holds_others(tmp_path), need
+    (tmp_path / "tls.crt").write_text("not yet copied whole")
+    assert tls.holds_others(tmp_path)
+
+
+def test_there_may_be_no_folder(tmp_path: Path) -> None:
+    assert not tls.holds_others(tmp_path / "none")
