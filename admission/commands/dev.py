@@ -29,7 +29,7 @@ from admission.commands.faults import Fault, told
 from admission.commands.health import address as host_and_port
 from admission.commands.narrowing import narrowed, passed_on
 from admission.commands.run import child_options
-from admission.commands.surroundings import CERTIFICATES, IDENTITY, state_folder
+from admission.commands.surroundings import CERTIFICATES, IDENTITY, PUBLISHED_ELSEWHERE, state_folder
 from admission.commands.tree import Tree, until_told
 from admission.settings import Settings, dump, load, warnings
 
@@ -85,6 +85,7 @@ def run(
         path.touch(mode=0o600)
         path.write_text(dump(effective), encoding="utf-8")
         os.environ[IDENTITY] = _identity(state)
+        os.environ[PUBLISHED_ELSEWHERE] = "yes"
         tree = Tree(effective, child_options(kubeconfig, str(path), verbose=verbose), passed_on(None, without))
         session = Session(effective, place, tree, Path(ready_file) if ready_file else None)
         with told():

@@ -17,6 +17,9 @@ IDENTITY: Final = "MUSTER_IDENTITY"
 #: The environment variable with the journal's database: a password in it stays out of the settings' ConfigMap.
 JOURNAL_URL: Final = "MUSTER_JOURNAL_URL"
 
+#: The environment variable that is set where somebody else tells the API server whom to ask, as `muster dev` does.
+PUBLISHED_ELSEWHERE: Final = "MUSTER_PUBLISHED_ELSEWHERE"
+
 #: What `muster dev` keeps of its certificates, in its folder.
 CERTIFICATES: Final = "certificates.json"
 

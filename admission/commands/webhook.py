@@ -6,10 +6,13 @@ controller.
 
 from __future__ import annotations
 
+import os
+
 from admission import lifeline
 from admission.commands import logs
 from admission.commands.faults import Fault, told
 from admission.commands.narrowing import narrowed
+from admission.commands.surroundings import PUBLISHED_ELSEWHERE
 from admission.settings import load
 
 
@@ -22,7 +25,12 @@ def run(kubeconfig: str | None, config: str | None, *, verbose: bool, only: str 
         from admission.webhook.server import serve
 
         try:
-            serve(settings, kubeconfig, on_ready=lambda: lifeline.tell("ready"))
+            serve(
+                settings,
+                kubeconfig,
+                on_ready=lambda: lifeline.tell("ready"),
+                publishes=PUBLISHED_ELSEWHERE not in os.environ,
+            )
         except OSError as error:
             where = f"{settings.webhook.host}:{settings.webhook.port}"
             raise Fault(f"the webhook cannot listen on {where}: {error}") from error

@@ -1,7 +1,8 @@
 """Keeps the serving certificates: in a Secret, so that all replicas serve the same, and from there in files.
 
 Every replica does so, and the Secret's resourceVersion decides who was first. What others have to trust is published
-before it is served; a Secret that cannot be reached leaves what is served as it is.
+before it is served; a Secret that cannot be reached leaves what is served as it is. Files that Muster did not make are
+never written over, and whom to trust for them is left to whoever made them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Puts a bundle of authorities where those who connect look for it.
+#: Puts a bundle of authorities where those who connect look for it. An empty one leaves the authorities there alone.
 Publish = Callable[[bytes], Awaitable[None]]
 
 _LOOK_EVERY_SECONDS: Final = 30.0
@@ -41,19 +42,46 @@ async def keep(
     publish: Publish,
     look_every: float = _LOOK_EVERY_SECONDS,
 ) -> None:
-    """Keep files and configurations at what the Secret says, and the Secret fresh. Runs until it is cancelled."""
+    """Keep files and configurations at what the Secret says, and the Secret fresh. Runs until it is cancelled.
+
+    A folder that holds a certificate and a key of others is used as it is, for as long as it does.
+    """
+    folder = Path(settings.webhook.cert_dir)
+    used_as_it_is = False
+
+    async def look() -> None:
+        nonlocal used_as_it_is
+        before, used_as_it_is = used_as_it_is, await asyncio.to_thread(tls.holds_others, folder)
+        if used_as_it_is:
+            if not before:
+                logger.info("the files in certDir are used as they are", extra={"folder": str(folder)})
+            await publish(b"")
+            return
+        held = await stored(client, settings, names)
+        await publish(held.authorities)
+        if await asyncio.to_thread(tls.write_files, folder, held):
+            logger.info("serving certificates written", extra={"folder": str(folder)})
+
+    await _again_and_again(look, look_every)
+
+
+async def follow(publish: Publish, *, look_every: float = _LOOK_EVERY_SECONDS) -> None:
+    """Keep configurations at what the settings say where others keep the certificates. Runs until it is cancelled."""
+    await _again_and_again(lambda: publish(b""), look_every)
+
+
+async def _again_and_again(look: Callable[[], Awaitable[None]], look_every: float) -> None:
     from admission.kube.client import ApiError
 
-    folder = Path(settings.webhook.cert_dir)
     pause = _FIRST_PAUSE_SECONDS
     while True:
         try:
-            held = await stored(client, settings, names)
-            await publish(held.authorities)
-            if await asyncio.to_thread(tls.write_files, folder, held):
-                logger.info("serving certificates written", extra={"folder": str(folder)})
+            await look()
         except (ApiError, OSError) as error:
-            logger.warning("certificates cannot be kept, trying again", extra={"error": str(error), "seconds": pause})
+            logger.warning(
+                "certificates or configurations cannot be kept, trying again",
+                extra={"error": str(error), "seconds": pause},
+            )
             await asyncio.sleep(pause)
             pause = min(pause * 2, look_every)
         else:

@@ -55,5 +55,8 @@ def difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str
         return None
     # A Service and an address exclude each other.
     client_config = {**dict.fromkeys(asked.keys() - aim.keys()), **aim}
+    if "caBundle" not in wanted:
+        # Not written again either: somebody else may have replaced it since it was read.
+        client_config.pop("caBundle", None)
     webhook = {"clientConfig": client_config, "conversionReviewVersions": ["v1"]}
     return {"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}

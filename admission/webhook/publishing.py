@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from admission.settings import Settings
 from admission.webhook.configuration import PART_OF, Reached, manifests
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from admission.kube.resources import Resource
 
 logger = logging.getLogger(__name__)
+
+#: How often somebody else may be faster in changing the same object.
+_MOST_STEPS: Final = 10
 
 
 async def publish(client: Client, settings: Settings, reached: Reached) -> None:
@@ -63,10 +66,36 @@ async def _make_so(
             stored = await client.get(resource, None, name)
         else:
             logger.info("created", extra={"kind": resource.kind, "object": name})
+            if any(not each["clientConfig"].get("caBundle") for each in manifest.get("webhooks", ())):
+                logger.warning(
+                    "the API server is not told whose certificate to trust: that is left to whoever issues it",
+                    extra={"kind": resource.kind, "object": name},
+                )
             return
-    if (change := difference(manifest, stored)) is not None:
-        await client.patch(resource, None, name, change)
-        logger.info("brought up to date", extra={"kind": resource.kind, "object": name})
+    await _bring_up_to_date(client, resource, manifest, stored)
+
+
+async def _bring_up_to_date(
+    client: Client, resource: Resource[dict[str, Any]], manifest: dict[str, Any], stored: dict[str, Any]
+) -> None:
+    """Raises Conflict when others change it all the time."""
+    from admission.kube.client import Conflict
+
+    name = manifest["metadata"]["name"]
+    for left in reversed(range(_MOST_STEPS)):
+        if (change := difference(manifest, stored)) is None:
+            return
+        # Authorities stand in the middle of what is written: those that somebody else put in meanwhile have to stay.
+        version = {"resourceVersion": stored["metadata"]["resourceVersion"]}
+        try:
+            await client.patch(resource, None, name, {**change, "metadata": version})
+        except Conflict:
+            if not left:
+                raise
+            stored = await client.get(resource, None, name)
+        else:
+            logger.info("brought up to date", extra={"kind": resource.kind, "object": name})
+            return
 
 
 def difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -74,7 +103,9 @@ def difference(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str
     change: dict[str, Any] = {}
     if "webhooks" in wanted:
         trusted = {each["name"]: each["clientConfig"].get("caBundle") for each in stored.get("webhooks") or ()}
-        webhooks = [_with_authorities(each, trusted.get(each["name"])) for each in wanted["webhooks"]]
+        # All of them reach the same server, so a new one trusts what the others agree on.
+        (common,) = agreed if len(agreed := set(trusted.values())) == 1 else (None,)
+        webhooks = [_with_authorities(each, trusted.get(each["name"], common)) for each in wanted["webhooks"]]
         if not _holds(webhooks, stored.get("webhooks")):
             change["webhooks"] = webhooks
     if "spec" in wanted and not _holds(wanted["spec"], stored.get("spec")):

@@ -46,12 +46,19 @@ _LINGER_SECONDS: Final = 0.3
 _START_STEP_SECONDS: Final = 0.01
 
 
-def serve(settings: Settings, kubeconfig: str | None, *, on_ready: Callable[[], None] = lambda: None) -> None:
+def serve(
+    settings: Settings,
+    kubeconfig: str | None,
+    *,
+    on_ready: Callable[[], None] = lambda: None,
+    publishes: bool = True,
+) -> None:
     """Answer reviews until SIGTERM. `on_ready` is called, in the worker, once it listens.
 
+    `publishes` False: somebody else tells the API server whom to ask, for as long as internal management is off.
     Raises OSError when the address cannot be bound. Ends the process, as gunicorn does.
     """
-    application = _Application(settings, kubeconfig, on_ready)
+    application = _Application(settings, kubeconfig, on_ready, publishes=publishes)
     arbiter = _Arbiter(application)
     arbiter.LISTENERS = [application.bind(arbiter.cfg, arbiter.log)]
     arbiter.run()
@@ -98,8 +105,11 @@ class _Worker(ThreadWorker):  # type: ignore[misc]
 
 
 class _Application(BaseApplication):  # type: ignore[misc]
-    def __init__(self, settings: Settings, kubeconfig: str | None, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, kubeconfig: str | None, on_ready: Callable[[], None], *, publishes: bool
+    ) -> None:
         self._settings = settings
+        self._publishes = publishes or settings.internal_cert_management.enable
         self._kubeconfig = kubeconfig
         self._on_ready = on_ready
         self._serving = Serving(Path(settings.webhook.cert_dir), settings.oldest_tls)
@@ -147,8 +157,8 @@ class _Application(BaseApplication):  # type: ignore[misc]
 
         self._caches = Caches(self._kubeconfig)
         self._caches.start()
-        if self._settings.internal_cert_management.enable:
-            _in_background(self._keep_certificates)
+        if self._publishes:
+            _in_background(self._keep_published)
         while not (self._caches.synced and self._has_certificate()):
             worker.notify()
             time.sleep(_START_STEP_SECONDS)
@@ -166,21 +176,24 @@ class _Application(BaseApplication):  # type: ignore[misc]
         logger.info("answering reviews", extra={"address": str(worker.sockets[0])})
         self._on_ready()
 
-    async def _keep_certificates(self) -> None:
+    async def _keep_published(self) -> None:
         from admission.kube.client import connect
-        from admission.webhook.certificates import keep
+        from admission.webhook.certificates import follow, keep
         from admission.webhook.configuration import ByService
         from admission.webhook.publishing import publish
 
         settings = self._settings
-        service = settings.internal_cert_management.webhook_service_name
+        management = settings.internal_cert_management
         client: Client
         async with await connect(self._kubeconfig, component="webhook") as client:
 
             async def publish_bundle(bundle: bytes) -> None:
-                await publish(client, settings, ByService(settings.namespace, service, bundle))
+                await publish(client, settings, ByService(settings.namespace, management.webhook_service_name, bundle))
 
-            await keep(client, settings, names=certificate_names(settings), publish=publish_bundle)
+            if management.enable:
+                await keep(client, settings, names=certificate_names(settings), publish=publish_bundle)
+            else:
+                await follow(publish_bundle)
 
 
 class _NotListening:
@@ -206,8 +219,8 @@ def _in_background(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
             try:
                 asyncio.run(work())
-            except Exception:  # whatever it was, certificates have to be kept for as long as this process serves
-                logger.exception("keeping the certificates failed, starting again")
+            except Exception:  # whatever it was, it has to go on for as long as this process serves
+                logger.exception("keeping certificates and configurations failed, starting again")
             time.sleep(5)
 
     threading.Thread(target=run, name="certificates", daemon=True).start()

@@ -158,6 +158,10 @@ def test_a_child_that_dies_is_started_again(dev: Dev, child: str) -> None:
     eventually(lambda: pid() not in {None, before}, seconds=20)
     if child == "webhook":
         eventually(lambda: dev.plane.api.create(flavor("again"))["metadata"]["finalizers"], seconds=20)
+        # A webhook in the cluster would soon say that it is reached by its Service.
+        time.sleep(2)
+        (found,) = dev.plane.api.list("MutatingWebhookConfiguration", selector="app.kubernetes.io/name=muster")
+        assert all("url" in each["clientConfig"] for each in found["webhooks"])
 
 
 def test_no_create_fails_while_the_certificate_is_replaced(dev: Dev) -> None:

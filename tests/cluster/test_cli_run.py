@@ -22,6 +22,7 @@ import urllib3
 import yaml
 
 from admission import tls
+from admission.commands.surroundings import PUBLISHED_ELSEWHERE
 from tests.controlplane.cluster import ApiError, ControlPlane, eventually, free_port
 
 pytestmark = pytest.mark.cluster
@@ -59,7 +60,11 @@ class Run:
         arguments = [command, "--kubeconfig", self.plane.kubeconfig, "--config", str(self.file), *more]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "admission.cli", *arguments], stdout=log, stderr=log, cwd=ROOT
+                [sys.executable, "-m", "admission.cli", *arguments],
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                env=os.environ | {PUBLISHED_ELSEWHERE: "yes"},
             )
 
     def end(self) -> float:

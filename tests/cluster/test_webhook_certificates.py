@@ -16,13 +16,15 @@ import msgspec
 import pytest
 
 from admission.kube.client import connect
+from admission.settings import Integrations
 from admission.settings.configuration import InternalCertManagement, Webhook
 from admission.webhook.certificates import keep, replace_now, stored
-from admission.webhook.configuration import ByService
+from admission.webhook.configuration import ByService, manifests
 from admission.webhook.publishing import publish
 from admission.webhook.server import certificate_names
 from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, install_crds, settings_for
 from tests.controlplane.cluster import Api, ControlPlane, eventually
+from tests.unit.inspection.certificates import serving_certificate as make_certificate
 
 pytestmark = pytest.mark.cluster
 
@@ -165,8 +167,11 @@ def test_500_creates_across_a_rotation_all_succeed(
 
 
 def is_served(webhook: WebhookProcess, certificate: str) -> bool:
-    shown = ssl.get_server_certificate(("127.0.0.1", webhook.settings.webhook.port))
-    return shown.split() == base64.b64decode(certificate).decode().split()
+    return served(webhook) == base64.b64decode(certificate).decode().split()
+
+
+def served(webhook: WebhookProcess) -> list[str]:
+    return ssl.get_server_certificate(("127.0.0.1", webhook.settings.webhook.port)).split()
 
 
 def test_replicas_agree_on_one_certificate(
@@ -254,3 +259,106 @@ def test_it_does_not_listen_before_there_is_a_certificate(
     webhook.make_certificates()
     eventually(webhook.is_ready, seconds=20)
     assert ssl.get_server_certificate(("127.0.0.1", webhook.settings.webhook.port))
+
+
+# ------------------------------------------------------------------ certificates of others
+
+MUTATING = "muster-mutating-webhook-configuration"
+INJECT = {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/muster-webhook"}
+
+
+class Issuer:
+    """Does what cert-manager does: writes the files of a mounted Secret, and injects the authority."""
+
+    def __init__(self, api: Api, webhook: WebhookProcess) -> None:
+        self._api, self.folder = api, Path(webhook.settings.webhook.cert_dir)
+        self.folder.mkdir(exist_ok=True)
+
+    def issue(self) -> str:
+        """A new certificate in the folder; the bundle to trust for it."""
+        make_certificate(self.folder, (f"{SERVICE}.{NAMESPACE}.svc",))
+        return base64.b64encode((self.folder / "ca.crt").read_bytes()).decode()
+
+    def inject(self, bundle: str) -> None:
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+            for found in self._api.list(kind, selector="app.kubernetes.io/name=muster"):
+                entries = found["webhooks"]
+                for each in entries:
+                    each["clientConfig"]["caBundle"] = bundle
+                change = {"webhooks": entries, "metadata": {"annotations": INJECT}}
+                self._api.patch(kind, found["metadata"]["name"], change)
+
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.folder.iterdir()}
+
+
+def install(api: Api) -> None:
+    """As the manifests do: for other settings than those of the webhook, and without an authority."""
+    for manifest in manifests(settings_for(Path("none")), ByService(NAMESPACE, SERVICE)):
+        api.apply(manifest)
+
+
+def entries(api: Api) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in api.get("MutatingWebhookConfiguration", MUTATING)["webhooks"]}
+
+
+def test_with_the_certificates_of_others_configurations_follow_the_settings(
+    control_plane: ControlPlane, installed: Api, webhook: WebhookProcess
+) -> None:
+    issuer = Issuer(installed, webhook)
+    bundle = issuer.issue()
+    install(installed)
+    issuer.inject(bundle)
+    assert "mjob.kb.io" in entries(installed)
+    webhook.settings = msgspec.structs.replace(webhook.settings, integrations=Integrations(frameworks=("pod",)))
+    webhook.start(publishes=True)
+    eventually(lambda: "mjob.kb.io" not in entries(installed), message="the settings' own kinds only")
+    assert "mpod.kb.io" in entries(installed)
+    eventually(lambda: installed.find("ValidatingAdmissionPolicy", "muster-queued-jobs-are-suspended") is None)
+    assert authorities(installed) == {bundle}
+    assert served(webhook) == issuer.files()["tls.crt"].decode().split()
+
+    # Renewed: files and bundle are another's to write, whatever else has to be put right.
+    renewed = issuer.issue()
+    issuer.inject(renewed)
+    eventually(lambda: served(webhook) == issuer.files()["tls.crt"].decode().split(), message="the new one is served")
+    webhook.end()
+    changed = [{**each, "failurePolicy": "Ignore"} for each in entries(installed).values()]
+    installed.patch("MutatingWebhookConfiguration", MUTATING, {"webhooks": changed})
+    webhook.start(publishes=True)
+    eventually(lambda: {each["failurePolicy"] for each in entries(installed).values()} == {"Fail"})
+    assert authorities(installed) == {renewed}
+    assert installed.get("MutatingWebhookConfiguration", MUTATING)["metadata"]["annotations"] == INJECT
+    assert installed.find("Secret", SECRET, NAMESPACE) is None
+
+
+def test_what_is_published_elsewhere_is_left_alone(
+    control_plane: ControlPlane, installed: Api, webhook: WebhookProcess
+) -> None:
+    Issuer(installed, webhook).issue()
+    webhook.start()
+    asyncio.run(asyncio.sleep(2))
+    assert installed.list("MutatingWebhookConfiguration", selector="app.kubernetes.io/name=muster") == []
+
+
+def test_files_of_others_are_used_as_they_are(
+    control_plane: ControlPlane, installed: Api, webhook: WebhookProcess
+) -> None:
+    """Also where internal management is on, as it is by default."""
+    issuer = Issuer(installed, webhook)
+    bundle = issuer.issue()
+    install(installed)
+    issuer.inject(bundle)
+    files = issuer.files()
+    webhook.settings = msgspec.structs.replace(
+        webhook.settings,
+        integrations=Integrations(frameworks=("pod",)),
+        internal_cert_management=InternalCertManagement(),
+    )
+    webhook.start()
+    eventually(lambda: "mjob.kb.io" not in entries(installed), message="the settings' own kinds only")
+    asyncio.run(asyncio.sleep(1))
+    assert issuer.files() == files
+    assert served(webhook) == files["tls.crt"].decode().split()
+    assert authorities(installed) == {bundle}
+    assert installed.find("Secret", SECRET, NAMESPACE) is None

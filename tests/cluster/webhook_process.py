@@ -28,7 +28,8 @@ _PROGRAM = """
 import sys
 from admission.settings import load
 from admission.webhook.server import serve
-serve(load(sys.argv[1]), sys.argv[2], on_ready=lambda: open(sys.argv[3], "w").close())
+ready, publishes = sys.argv[3], sys.argv[4] == "publishes"
+serve(load(sys.argv[1]), sys.argv[2], on_ready=lambda: open(ready, "w").close(), publishes=publishes)
 """
 
 
@@ -54,13 +55,17 @@ class WebhookProcess:
         tls.write_files(Path(self.settings.webhook.cert_dir), held)
         return held
 
-    def start(self, *, wait: bool = True) -> None:
+    def start(self, *, wait: bool = True, publishes: bool = False) -> None:
+        """Without internal management it leaves it to the test to tell the API server, unless it `publishes`."""
         config, self.ready = self.folder / "settings.yaml", self.folder / "ready"
         self.ready.unlink(missing_ok=True)
         config.write_text(dump(self.settings))
         with (self.folder / "webhook.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(config), self.plane.kubeconfig, str(self.ready)],
+                [
+                    *(sys.executable, "-c", _PROGRAM, str(config), self.plane.kubeconfig, str(self.ready)),
+                    "publishes" if publishes else "answers",
+                ],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

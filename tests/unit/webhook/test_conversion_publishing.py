@@ -37,6 +37,12 @@ CASES = [
     Case("an authority is replaced", crd({**BARE, "caBundle": "b2xk"}), SERVICE, SERVICE),
     Case("what is right stays", crd(SERVICE), SERVICE, None),
     Case("an authority that was not given here stays", crd(SERVICE), BARE, None),
+    Case(
+        "an authority that was not given here is not written again",
+        crd({**SERVICE, "service": {**BARE["service"], "port": 8443}}),
+        BARE,
+        BARE,
+    ),
     Case("an address instead of a service", crd(SERVICE), ADDRESS, {**ADDRESS, "service": None}),
     Case("a service instead of an address", crd(ADDRESS), SERVICE, {**SERVICE, "url": None}),
     Case("nobody was asked before", crd(None), ADDRESS, ADDRESS),

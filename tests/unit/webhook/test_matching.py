@@ -175,6 +175,18 @@ def test_the_authorities_of_others_are_kept() -> None:
     assert {entry["timeoutSeconds"] for entry in change["webhooks"]} == {10}
 
 
+def test_a_new_webhook_trusts_what_the_others_agree_on() -> None:
+    present = stored()
+    present["webhooks"] = present["webhooks"][1:]
+    change = difference(webhooks(settings(), SERVICE)[0], present)
+    assert change is not None
+    assert {entry["clientConfig"].get("caBundle") for entry in change["webhooks"]} == {"T0xE"}
+    present["webhooks"][0]["clientConfig"]["caBundle"] = "TkVX"
+    change = difference(webhooks(settings(), SERVICE)[0], present)
+    assert change is not None
+    assert "caBundle" not in change["webhooks"][0]["clientConfig"]
+
+
 def test_new_authorities_are_written() -> None:
     wanted = webhooks(settings(), ByService("muster-system", "kueue-webhook-service", b"NEW"))[0]
     change = difference(wanted, stored())
