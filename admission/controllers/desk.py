@@ -224,7 +224,7 @@ class Desk:
             return
         match decision:
             case Hold(_, reason):
-                self._holds.put(uid, reason)
+                self._holds.put(uid, reason, now)
                 self._reporting.held(workload, reason, now)
                 self._write_hold(uid, now)
             case Admit() | Evict() | Place() | GiveUp():
@@ -263,9 +263,6 @@ class Desk:
             case Evict():
                 if not conditions.holds_quota(workload) or conditions.is_finished(workload):
                     return None, ()
-                # An eviction that waited for the write of the admission comes before the core was told of that one.
-                # Untold, what follows the eviction would look like what the core knows, and it would never let go.
-                self._cluster.tell(workload)
                 preemptor = self._cluster.tables.workloads.by_uid(decision.preemptor)
                 self._metrics.workloads.preemption(decision.preemptor_queue, decision.reason.value)
                 after = decisions.preempt(workload, decision, self._cluster.ownership(workload), now)

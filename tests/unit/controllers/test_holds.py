@@ -1,4 +1,4 @@
-"""When the reason for waiting is written: at once while it is quiet, seldom for words alone, and never twice."""
+"""When the reason for waiting is written: soon while it is quiet, seldom for words alone, and never twice."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ QUIET = Pace()
 
 def holds(pace: Pace = QUIET) -> Holds:
     made = Holds(pace)
-    made.put("u", WAITS)
+    made.put("u", WAITS, NOW - pace.patience)
     return made
 
 
-def test_a_first_reason_is_written_at_once() -> None:
-    assert holds().when("u", WL, NOW, crowded=False) == NOW
+def test_a_first_reason_is_written_once_the_workload_has_waited_a_moment() -> None:
+    made = Holds(QUIET)
+    made.put("u", WAITS, NOW)
+    assert made.when("u", WL, NOW, crowded=False) == NOW + 1
+    made.put("u", LESS, NOW + 0.5)
+    assert made.when("u", WL, NOW + 0.5, crowded=False) == NOW + 1
+    assert made.when("u", WL, NOW + 1, crowded=False) == NOW + 1
 
 
 def test_what_the_workload_says_already_is_not_written() -> None:
@@ -37,7 +42,7 @@ def test_new_words_for_the_same_reason_wait() -> None:
     told = decisions.hold(WL, WAITS, NOW)
     made = holds()
     made.written("u", NOW)
-    made.put("u", LESS)
+    made.put("u", LESS, NOW)
     assert made.when("u", told, NOW + 1, crowded=False) == NOW + 30
     assert made.when("u", told, NOW + 30, crowded=False) == NOW + 30
 
@@ -46,7 +51,7 @@ def test_another_reason_does_not_wait() -> None:
     told = decisions.hold(WL, WAITS, NOW)
     made = holds()
     made.written("u", NOW)
-    made.put("u", NEVER)
+    made.put("u", NEVER, NOW)
     assert made.when("u", told, NOW + 1, crowded=False) == NOW + 1
 
 
