@@ -138,7 +138,10 @@ Conditions = Annotated[tuple[Condition, ...], Schema(max_items=16, list_type="ma
 
 
 def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
-    return next((condition for condition in conditions if condition.type == type_), None)
+    for condition in conditions:
+        if condition.type == type_:
+            return condition
+    return None
 
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
