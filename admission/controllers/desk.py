@@ -60,6 +60,8 @@ class Desk:
         self._actor = actor
         self._holds = Holds()
         self._deferred: dict[str, Written] = {}
+        #: The objects whose writes come before that of an eviction.
+        self._after: dict[str, tuple[Hashable, ...]] = {}
         self._kept_until: dict[str, float] = {}
         self._failed_admissions: dict[str, int] = {}
         self._status_written: dict[OfStatus, float] = {}
@@ -177,6 +179,7 @@ class Desk:
     def _forget(self, uid: str) -> None:
         self._holds.forget(uid)
         self._deferred.pop(uid, None)
+        self._after.pop(uid, None)
         self._kept_until.pop(uid, None)
         self._failed_admissions.pop(uid, None)
         for token in (OfDecision(uid), OfHold(uid)):
@@ -206,12 +209,23 @@ class Desk:
     # ------------------------------------------------------------------ decisions
 
     def carry_out(self, plan: Plan, now: float) -> bool:
-        """Starts what the core decided; whether anybody starts or has to go."""
+        """Starts what the core decided; whether anybody starts or has to go.
+
+        An eviction is written after the admissions that were decided before it, for these may be why it is needed:
+        whoever follows the Workloads never sees anybody go while there still seems to be room.
+        """
         success = False
+        admitted: list[Hashable] = []
         for decision in plan:
             success = success or not isinstance(decision, Hold)
+            if isinstance(decision, Evict) and admitted:
+                self._after[decision.uid] = tuple(admitted)
             token = OfDecision(decision.uid)
             self._guarded(token, now, self._start_decision, decision, now)
+            if isinstance(decision, Admit):
+                workload = self._cluster.tables.workloads.by_uid(decision.uid)
+                if workload is not None:
+                    admitted.append(("Workload", *key_of(workload)))
         return success
 
     def _start_decision(self, decision: Decision, now: float) -> None:
@@ -229,10 +243,12 @@ class Desk:
                 self._write_hold(uid, now)
             case Admit() | Evict() | Place() | GiveUp():
                 token = OfDecision(uid)
-                is_busy = self._errands.wait_for(("Workload", *key_of(workload)), token)
+                first = (*self._after.get(uid, ()), ("Workload", *key_of(workload)))
+                is_busy = any(self._errands.wait_for(key, token) for key in first)
                 if is_busy or not self._errands.may_look(token, now):
                     self._deferred[uid] = decision
                     return
+                self._after.pop(uid, None)
                 if isinstance(decision, Evict):
                     # An admission that was just written is told first. Otherwise the Workload could wait again, as when
                     # the core last heard of it, and the core would count its quota as held for ever.

@@ -26,6 +26,7 @@ from queues.core.plan import Admit, Evict
 from queues.core.policy import Policy
 from tests.unit.controllers.builders import NOW, cluster_queue, local_queue, settings, workload
 
+PREEMPTION = kueue.ClusterQueuePreemption(within_cluster_queue="LowerPriority")
 FLAVOR = kueue.ResourceFlavor(metadata=ObjectMeta(name="default", uid="uid-default", resource_version="1"))
 
 
@@ -61,10 +62,7 @@ class Office:
             metrics,
             self.outbox,  # type: ignore[arg-type]
         )
-        queue = cluster_queue(
-            nominal="2", preemption=kueue.ClusterQueuePreemption(within_cluster_queue="LowerPriority")
-        )
-        self.see(FLAVOR, queue, local_queue())
+        self.see(FLAVOR, cluster_queue(nominal="2", preemption=PREEMPTION), local_queue())
 
     def see(self, *objects: object) -> None:
         for obj in objects:
@@ -123,3 +121,24 @@ def test_what_is_evicted_as_soon_as_it_is_admitted_waits_again(office: Office) -
     office.written(eviction, released)
     office.turn()
     assert office.decisions() == ["Admit uid-high"]
+
+
+def test_an_eviction_is_written_after_the_admissions_that_made_it_needed(office: Office) -> None:
+    """The higher one takes what is free, so the other has to evict: in that order it is told."""
+    low = workload("low").obj
+    office.see(low)
+    office.turn()
+    first = office.errand_of(Admit)
+    assert isinstance(first.purpose, Admit)
+    office.written(first, next_version(low, decisions.admit(low, first.purpose, NOW)))
+    high, middle = workload("high").spec(priority=5).obj, workload("middle").spec(priority=4).obj
+    larger = cluster_queue(nominal="4", preemption=PREEMPTION)
+    metadata = msgspec.structs.replace(larger.metadata, resource_version="100")
+    office.see(msgspec.structs.replace(larger, metadata=metadata), high, middle)
+    office.turn()
+    assert office.decisions() == ["Admit uid-high"], "the eviction waits for the admission"
+
+    admission = office.errand_of(Admit)
+    assert isinstance(admission.purpose, Admit)
+    office.written(admission, next_version(high, decisions.admit(high, admission.purpose, NOW)))
+    assert office.decisions() == ["Evict uid-low"]
