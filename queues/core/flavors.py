@@ -194,7 +194,7 @@ class _Scan:
     def run(self, start: int, key: tuple[int, int]) -> None:
         best: Option | None = None
         best_grade = WORST
-        best_modes: list[tuple[ResourceName, Mode]] = []
+        best_grades: list[Grade] = []
         last = len(self.group.options) - 1
         index = start = start if start <= last else 0
         for index in range(start, last + 1):
@@ -203,10 +203,10 @@ class _Scan:
             if refusal is not None:
                 self.refusals.append(refusal)
                 continue
-            grade, modes = self._grade(option)
+            grade, grades = self._grade(option)
             stop = not goes_on(grade, self.fungibility)
             if stop or is_preferred(grade, best_grade, self.fungibility.preference):
-                best, best_grade, best_modes = option, grade, modes
+                best, best_grade, best_grades = option, grade, grades
             if stop:
                 break
         if best is None:
@@ -214,37 +214,37 @@ class _Scan:
             return
         if index < last:
             self.assignment.progress[key] = index
-        self._take(best, best_grade, best_modes)
+        self._take(best, best_grades)
 
-    def _take(self, option: Option, grade: Grade, modes: list[tuple[ResourceName, Mode]]) -> None:
+    def _take(self, option: Option, grades: list[Grade]) -> None:
+        """The flavor was ranked by the worst of its resources as the queue prefers; here each counts for itself."""
         assignment = self.assignment
-        assignment.mode = min(assignment.mode, grade.mode)
-        assignment.level = max(assignment.level, grade.level)
-        for (name, amount), (_, mode) in zip(self.wanted, modes, strict=True):
+        assignment.mode = min(assignment.mode, *[grade.mode for grade in grades])
+        assignment.level = max(assignment.level, *[grade.level for grade in grades])
+        for (name, amount), grade in zip(self.wanted, grades, strict=True):
             unit = option.units[name]
             if amount:
                 assignment.usage[unit] = assignment.usage.get(unit, 0) + amount
-            if mode is not Mode.FIT:
+            if grade.mode is not Mode.FIT:
                 assignment.short.add(unit)
             for plan in self.members:
                 if name in plan.usage:
                     plan.flavors[name] = option.flavor
-        if grade.mode is not Mode.FIT:
+        if any(grade.mode is not Mode.FIT for grade in grades):
             assignment.refusals.extend((plan.pod_set.name, [self.refusals]) for plan in self.members)
 
-    def _grade(self, option: Option) -> tuple[Grade, list[tuple[ResourceName, Mode]]]:
+    def _grade(self, option: Option) -> tuple[Grade, list[Grade]]:
         """The worst over the resources; what is not looked at after a misfit does not matter."""
         worst = BEST
-        modes = []
+        grades = []
         for name, amount in self.wanted:
-            unit = option.units[name]
-            grade = self._check(unit, option.accounts[name], amount)
-            modes.append((name, grade.mode))
+            grade = self._check(option.units[name], option.accounts[name], amount)
+            grades.append(grade)
             if is_preferred(worst, grade, self.fungibility.preference) or grade.mode is Mode.NO_FIT:
                 worst = grade
             if worst.mode is Mode.NO_FIT:
                 break
-        return worst, modes
+        return worst, grades
 
     def _check(self, unit: FlavorResource, account: Account, request: int) -> Grade:
         """One resource against quota: now, for what is free, and ahead, for what is spoken for."""
