@@ -83,7 +83,10 @@ def judge(world: World, preemptor: Preemptor, fr: FlavorResource, amount: int) -
     level, may_reclaim = world.lowest_fit(queue.name, fr, amount)
     if amount <= max(0, world.available(node, fr)):
         return Verdict(Mode.FIT, level)
-    may_borrow_by_preemption = queue.preemption.borrow_within_cohort is not PreemptionPolicy.NEVER
+    rules = queue.preemption
+    may_borrow_by_preemption = rules.borrow_within_cohort is not PreemptionPolicy.NEVER or (
+        world.fair_sharing and rules.reclaim_within_cohort is not PreemptionPolicy.NEVER
+    )
     if world.quota(node, fr).nominal >= amount or may_reclaim or may_borrow_by_preemption:
         victims = targets(world, preemptor, {fr: amount}, {fr})
         if not victims:

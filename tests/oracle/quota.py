@@ -38,6 +38,8 @@ class World:
     cohorts: dict[str, Cohort] = field(default_factory=dict)
     flavors: dict[str, ResourceFlavor] = field(default_factory=dict)
     holders: tuple[Holder, ...] = ()
+    #: Preemptors may then always borrow where they may reclaim.
+    fair_sharing: bool = False
 
     def without(self, gone: Iterable[Holder]) -> World:
         uids = {holder.uid for holder in gone}

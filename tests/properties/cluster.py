@@ -145,7 +145,8 @@ class Cluster:
             admission = self.admission(uid)
             if admission is not None:
                 holders.append(holder_of(workload, admission, evicted=self.is_evicted(uid)))
-        return World(dict(self.queues), dict(self.cohorts), dict(self.flavors), tuple(holders))
+        is_fair = self.policy.fair_sharing is not None
+        return World(dict(self.queues), dict(self.cohorts), dict(self.flavors), tuple(holders), is_fair)
 
     def waiting(self) -> list[Workload]:
         """In the order of the queues."""
