@@ -153,7 +153,9 @@ class JobGang:
 
     @property
     def is_active(self) -> bool:
-        return self.job.status.active > 0
+        """Pods that are on their way out do not count as active in a Job's status, yet they occupy their nodes."""
+        status = self.job.status
+        return status.active > 0 or bool(status.terminating)
 
     @property
     def verdict(self) -> Verdict | None:

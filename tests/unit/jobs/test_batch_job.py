@@ -295,6 +295,18 @@ def test_eviction_stops_then_releases_then_restores() -> None:
     }
 
 
+def test_quota_is_kept_until_the_last_pod_is_gone() -> None:
+    world = running()
+    world.evict()
+    world.settle()
+    world.change("Job", "j", {"status": {"active": 0, "ready": 0, "terminating": 2}})
+    world.settle()
+    assert world.is_true("QuotaReserved"), "the pods still occupy their nodes"
+    world.change("Job", "j", {"status": {"terminating": 0}})
+    world.settle()
+    assert world.status_of("QuotaReserved") == "False"
+
+
 def test_requeued_at_once_only_after_some_evictions() -> None:
     world = running()
     world.evict(reason="ClusterQueueStopped")
