@@ -67,11 +67,17 @@ def is_running(pod: dict[str, Any] | None) -> bool:
 
 
 def held(workload: dict[str, Any] | None) -> int:
-    """GPUs that a Workload holds by its admission."""
-    admission = ((workload or {}).get("status") or {}).get("admission")
+    """GPUs that a Workload holds by its admission, less those of pods that it has given back because they ended."""
+    status = (workload or {}).get("status") or {}
+    admission = status.get("admission")
     if not admission or is_true(workload, "Finished"):
         return 0
-    return sum(int(p.get("resourceUsage", {}).get(GPU, 0)) for p in admission["podSetAssignments"])
+    given_back = {entry["name"]: int(entry["count"]) for entry in status.get("reclaimablePods") or []}
+    total = 0
+    for assignment in admission["podSetAssignments"]:
+        count, usage = int(assignment["count"]), int(assignment.get("resourceUsage", {}).get(GPU, 0))
+        total += usage * max(0, count - given_back.get(assignment["name"], 0)) // count if count else 0
+    return total
 
 
 class Auditor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from examples.demo.auditor import RELEASE_TIME, Auditor, Seen, Trail
+from examples.demo.auditor import RELEASE_TIME, Auditor, Seen, Trail, held
 from examples.demo.manifests import GANG_LABEL, GPU, KUEUE
 from examples.demo.trace import Form, Gang
 
@@ -30,7 +30,7 @@ def workload(*, admitted: bool, owner: str, gpus: int = 16) -> dict[str, Any]:
     conditions = [{"type": "Admitted", "status": "True" if admitted else "False"}]
     status: dict[str, Any] = {"conditions": conditions}
     if admitted:
-        status["admission"] = {"podSetAssignments": [{"name": "main", "resourceUsage": {GPU: str(gpus)}}]}
+        status["admission"] = {"podSetAssignments": [{"name": "main", "count": 2, "resourceUsage": {GPU: str(gpus)}}]}
     metadata = {"name": "g", "namespace": TEAM, "ownerReferences": owners}
     return {"apiVersion": KUEUE, "kind": "Workload", "metadata": metadata, "status": status}
 
@@ -126,3 +126,10 @@ def test_a_second_start_in_part_is_found() -> None:
 
 def test_more_than_the_cohort_has_is_found() -> None:
     assert audited(**WHOLE, w=admitted((10, None), gpus=33)).quota()[0] > 0
+
+
+def test_what_ended_pods_have_given_back_is_not_held() -> None:
+    assignment = {"name": "main", "count": 2, "resourceUsage": {GPU: "16"}}
+    status = {"admission": {"podSetAssignments": [assignment]}}
+    assert held({"status": status}) == 16
+    assert held({"status": status | {"reclaimablePods": [{"name": "main", "count": 1}]}}) == 8
