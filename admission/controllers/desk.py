@@ -35,6 +35,8 @@ Arguments = ParamSpec("Arguments")
 #: How much rarer the statuses of queues are written while many other writes are under way.
 _CROWDED = 5.0
 _AFTER_A_BUG = 30.0
+#: How often an admission is written again that got no answer; with the pauses between them more than two minutes.
+_REPEATED = 8
 
 #: Decisions that become writes at once.
 Written = Admit | Evict | Place | GiveUp
@@ -115,7 +117,7 @@ class Desk:
     def _refused(self, decision: Written, report: Report, now: float) -> None:
         """The core forgets what could not be written. What fails again and again is left alone for a while."""
         uid = decision.uid
-        if isinstance(decision, Evict) and report.fate is Fate.UNAVAILABLE:
+        if report.fate is Fate.UNAVAILABLE and self._is_repeated(decision):
             self._deferred[uid] = decision
             return
         workload = self._cluster.tables.workloads.by_uid(uid)
@@ -132,6 +134,20 @@ class Desk:
             self._cluster.kept_back[uid] = f"The admission could not be written: {report.message}"
             self._wakes.at(OfWorkload(key), until)
         self._cluster.dirty.workloads[key] = None
+
+    def _is_repeated(self, decision: Written) -> bool:
+        """Whether to write it once more when nobody can say what became of it.
+
+        A write without an answer may still be stored. As long as that can be, the quota of an admission is not given
+        to anybody else; the same write again, on the same version, finds out. What never gets an answer is given up.
+        """
+        if isinstance(decision, Evict):
+            return True
+        failures = self._failed_admissions.get(decision.uid, 0) + 1
+        if not isinstance(decision, Admit) or failures > _REPEATED:
+            return False
+        self._failed_admissions[decision.uid] = failures
+        return True
 
     # ------------------------------------------------------------------ Workloads
 

@@ -18,15 +18,18 @@ from admission.controllers.inbox import Observed
 from admission.controllers.metrics import Metrics
 from admission.controllers.reporting import Reporting
 from admission.controllers.rules import Ownership
+from admission.controllers.tokens import OfDecision
 from admission.controllers.wakes import Wakes
 from admission.jobs.registry import adapters
 from admission.kube.informers import Upserted
+from queues.core import model
 from queues.core.cycle import decide
 from queues.core.plan import Admit, Evict
 from queues.core.policy import Policy
 from tests.unit.controllers.builders import NOW, cluster_queue, local_queue, settings, workload
 
 PREEMPTION = kueue.ClusterQueuePreemption(within_cluster_queue="LowerPriority")
+CPU = model.FlavorResource(model.FlavorName("default"), model.ResourceName("cpu"))
 FLAVOR = kueue.ResourceFlavor(metadata=ObjectMeta(name="default", uid="uid-default", resource_version="1"))
 
 
@@ -142,3 +145,27 @@ def test_an_eviction_is_written_after_the_admissions_that_made_it_needed(office:
     assert isinstance(admission.purpose, Admit)
     office.written(admission, next_version(high, decisions.admit(high, admission.purpose, NOW)))
     assert office.decisions() == ["Evict uid-low"]
+
+
+def test_an_admission_without_an_answer_keeps_its_quota_and_is_written_again(office: Office) -> None:
+    """It may have been stored, and it was: the second write runs into the first."""
+    low = workload("low").obj
+    office.see(low)
+    office.turn()
+    first = office.errand_of(Admit)
+    office.desk.take(Report(first, Fate.UNAVAILABLE, "no answer"), NOW)
+    office.see(workload("other").obj)
+    office.turn()
+    office.told()
+    assert office.decisions() == [], "nobody else gets the quota meanwhile"
+
+    office.desk.look_at(OfDecision(model.Uid("uid-low")), NOW + 60)
+    again = office.errand_of(Admit)
+    assert again.purpose == first.purpose
+    assert isinstance(again.purpose, Admit)
+    office.cluster.take(Written("Workload", next_version(low, decisions.admit(low, again.purpose, NOW))))
+    office.desk.take(Report(again, Fate.CONFLICT, "changed"), NOW + 60)
+    office.turn()
+    office.told()
+    assert office.decisions() == [], "it was admitted by the first write"
+    assert office.cluster.state.usage(model.ClusterQueueName("cq"))[CPU].reserved == 2000
