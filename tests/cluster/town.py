@@ -207,16 +207,22 @@ class Trails:
     def __init__(self, api: Api) -> None:
         self.api = api
         self._trails: dict[str, dict[str, Trail]] = {kind: {} for kind in self.KINDS}
+        #: Spans of revisions in which a watch was interrupted, so that states may be missing.
+        self._gaps: list[tuple[int, int]] = []
         self._lock = threading.Lock()
         self._running = True
 
     def start(self) -> None:
         for kind in self.KINDS:
-            told = (kind, partial(self._add, kind), lambda: self._running)
+            told = (kind, partial(self._add, kind), lambda: self._running, self._missed)
             threading.Thread(target=self.api.follow, args=told, daemon=True).start()
 
     def stop(self) -> None:
         self._running = False
+
+    def _missed(self, after: int, until: int) -> None:
+        with self._lock:
+            self._gaps.append((after, until))
 
     def _add(self, kind: str, event: str, obj: dict[str, Any]) -> None:
         obj["metadata"].pop("managedFields", None)  # half of the object, and nobody asks for it
@@ -267,7 +273,10 @@ class Trails:
         return early
 
     def over_quota(self, limits: dict[str, int], group_of: dict[str, str]) -> list[str]:
-        """Where the GPUs that Workloads hold, or that pods run with, exceed a limit. `group_of`: by namespace."""
+        """Where the GPUs that Workloads hold, or that pods run with, exceed a limit. `group_of`: by namespace.
+
+        Where a watch was interrupted nothing is judged: whoever gave quota back there may not have been seen.
+        """
         steps: list[tuple[int, str, str, str, int]] = []
         for trail in self.of("Workload"):
             if (group := group_of.get(trail.namespace)) is not None:
@@ -289,7 +298,7 @@ class Trails:
         for revision, what, group, uid, amount in sorted(steps):
             amounts[what, group][uid] = amount
             total = sum(amounts[what, group].values())
-            if total > limits[group]:
+            if total > limits[group] and not any(after < revision <= until for after, until in self._gaps):
                 found.append(f"{group} {what} {total} of {limits[group]} at {revision}")
         return found
 

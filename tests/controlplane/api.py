@@ -167,17 +167,32 @@ class Api:
             if error.status != 404:
                 raise
 
-    def follow(self, kind: str, deliver: Callable[[str, dict[str, Any]], None], running: Callable[[], bool]) -> None:
+    def follow(
+        self,
+        kind: str,
+        deliver: Callable[[str, dict[str, Any]], None],
+        running: Callable[[], bool],
+        missed: Callable[[int, int], None] = lambda _after, _until: None,
+    ) -> None:
         """Every state of every object as the API server tells it: `deliver(event, object)`, while `running`.
 
-        Starts with a list, as ADDED, and lists again where a watch cannot go on.
+        Starts with a list, as ADDED, and lists again where a watch cannot go on: what was stored in between is lost,
+        and `missed` is told after which revision and until which.
         """
         revision: str | None = None
+        last = 0
+        known: dict[str, dict[str, Any]] = {}
         while running():
             try:
                 if revision is None:
                     listed = self.request("GET", self.path(kind))
                     revision = listed["metadata"]["resourceVersion"]
+                    if last:
+                        missed(last, int(revision))
+                    there = {obj["metadata"]["uid"] for obj in listed["items"]}
+                    for obj in [obj for uid, obj in known.items() if uid not in there]:
+                        deliver("DELETED", {**obj, "metadata": {**obj["metadata"], "resourceVersion": revision}})
+                    known = {obj["metadata"]["uid"]: obj for obj in listed["items"]}
                     for obj in listed["items"]:
                         deliver("ADDED", obj)
                 params = {"watch": "true", "resourceVersion": revision, "timeoutSeconds": "300"}
@@ -189,8 +204,13 @@ class Api:
                         if event["type"] == "ERROR":
                             revision = None
                             break
-                        revision = event["object"]["metadata"]["resourceVersion"]
-                        deliver(event["type"], event["object"])
+                        obj = event["object"]
+                        revision = obj["metadata"]["resourceVersion"]
+                        last = int(revision or 0)
+                        known[obj["metadata"]["uid"]] = obj
+                        if event["type"] == "DELETED":
+                            del known[obj["metadata"]["uid"]]
+                        deliver(event["type"], obj)
             except (requests.RequestException, ApiError, ValueError, KeyError):
                 time.sleep(0.2)
 
