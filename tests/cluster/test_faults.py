@@ -156,7 +156,7 @@ def test_kills_of_the_webhook_let_nothing_through_ungated(town: Town) -> None:
 
 @pytest.mark.skipif(
     "MUSTER_SOAK" not in os.environ,
-    reason="part of `make soak`: in one of eight runs gangs were unfinished after two minutes, for a cause not yet known",
+    reason="part of `make soak`: in one of eight runs gangs were unfinished after two minutes; why is not yet known",
 )
 def test_an_api_server_that_restarts_and_an_etcd_that_stands_still_lose_nothing(town: Town) -> None:
     teams = [town.team(8, cohort="unsteady"), town.team(8, cohort="unsteady")]
