@@ -106,7 +106,8 @@ def test_kills_between_any_two_writes(api: Api, controller: Killable) -> None:
         end = time.monotonic() + rng.uniform(1.0, 3.0)
         while time.monotonic() < end:
             assert held(api) <= QUOTA
-            finish_what_runs(api, watched)
+            if kills >= 2:  # until then what runs goes on, or a fast machine is done before the third kill
+                finish_what_runs(api, watched)
             time.sleep(0.05)
         if kills < 15:
             controller.kill()
@@ -114,8 +115,7 @@ def test_kills_between_any_two_writes(api: Api, controller: Killable) -> None:
         else:
             eventually(lambda: finish_what_runs(api, watched) or all_done(api), seconds=60, every=0.2)
     assert all_done(api), [(w["metadata"]["name"], w.get("status")) for w in api.list("Workload", "default")]
-    # How often depends on how fast the machine gets it all done.
-    assert kills >= 1, "it has to be killed for this to say anything"
+    assert kills >= 3, "it has to be killed for this to say anything"
 
 
 def finish_what_runs(api: Api, watched: Watched) -> bool:
