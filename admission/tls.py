@@ -294,7 +294,7 @@ def write_files(folder: Path, held: Certificates) -> bool:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
             Path(temporary).replace(path)
-        except BaseException:
+        except BaseException:  # interrupted as well: half a file of a key must not stay behind
             Path(temporary).unlink(missing_ok=True)
             raise
         changed = True

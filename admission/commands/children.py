@@ -106,7 +106,7 @@ class Child:
                 pass_fds=(theirs,),
                 stdin=asyncio.subprocess.DEVNULL,
             )
-        except BaseException:
+        except BaseException:  # cancelled as well: the pipe has no other owner
             os.close(states)
             raise
         finally:
