@@ -36,6 +36,7 @@ def run(kubeconfig: str | None, config: str | None, *, verbose: bool) -> None:
             key=key,
             binds=binds(settings),
             oldest_tls=settings.oldest_tls,
+            ciphers=settings.ciphers,
         )
         serve(options, lambda: ClusterReviewer(kubeconfig), ready=_ready)
 

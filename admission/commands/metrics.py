@@ -134,6 +134,8 @@ async def serve(client: Client, settings: Settings, registry: CollectorRegistry)
 def _context(settings: Settings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = settings.oldest_tls
+    if settings.ciphers:
+        context.set_ciphers(settings.ciphers)
     with tempfile.TemporaryDirectory() as folder:
         tls.write_files(Path(folder), tls.issue(("muster-metrics", "localhost"), datetime.now(UTC)))
         context.load_cert_chain(Path(folder) / tls.CERTIFICATE_FILE, Path(folder) / tls.KEY_FILE)

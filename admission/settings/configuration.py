@@ -14,7 +14,7 @@ import msgspec
 
 from admission.api import meta
 from admission.api.names import NAMESPACE_NAME_LABEL
-from admission.settings import gates
+from admission.settings import cipher_suites, gates
 from admission.settings.durations import Seconds
 
 API_GROUP = "config.kueue.x-k8s.io"
@@ -95,6 +95,8 @@ class ControllerOptions(Section, frozen=True):
 
 
 class TLSOptions(Section, frozen=True):
+    """Of everything that is served. `curve_preferences` are known so that they can be refused by name."""
+
     min_version: str = "VersionTLS12"
     cipher_suites: tuple[str, ...] = ()
     curve_preferences: tuple[int, ...] = ()
@@ -367,6 +369,11 @@ class Settings(Section, frozen=True):
         """The oldest version that is spoken: `tls.minVersion`."""
         newest_only = self.tls is not None and self.tls.min_version == "VersionTLS13"
         return ssl.TLSVersion.TLSv1_3 if newest_only else ssl.TLSVersion.TLSv1_2
+
+    @property
+    def ciphers(self) -> str:
+        """What `tls.cipherSuites` names, as OpenSSL's list; empty leaves it at OpenSSL's own choice."""
+        return cipher_suites.openssl(self.tls.cipher_suites) if self.tls is not None else ""
 
     @property
     def managed_namespaces(self) -> LabelSelector:

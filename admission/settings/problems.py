@@ -12,12 +12,13 @@ from typing import Final
 
 from admission.api.meta import selects
 from admission.api.names import NAMESPACE_NAME_LABEL
-from admission.settings import gates
+from admission.settings import cipher_suites, gates
 from admission.settings.configuration import (
     DeviceClassSource,
     LabelSelector,
     PreemptionStrategy,
     Settings,
+    TLSOptions,
 )
 
 #: Integrations that Muster has an adapter for, and those that Kueue has besides.
@@ -74,6 +75,12 @@ def warnings(settings: Settings) -> tuple[str, ...]:
         found.append(
             "controller.groupKindConcurrency has no effect: one task looks at everything in turn; "
             "muster.controller.apiConcurrency bounds the writes that are under way at once"
+        )
+    suites = () if settings.tls is None else settings.tls.cipher_suites
+    if suites and not cipher_suites.serves_ecdsa(suites):
+        found.append(
+            "tls.cipherSuites names no suite for ECDSA: with certificates that Muster makes, and for its metrics, only "
+            "TLS 1.3 will be spoken; add TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
         )
     if settings.muster.gpu_pods.enabled and "pod" not in settings.integrations.frameworks:
         found.append(
@@ -278,9 +285,18 @@ def _absent(settings: Settings) -> Iterator[str]:
     for path, (value, why) in asked.items():
         if value:
             yield f"{path}: {why}"
-    tls = settings.tls
-    if tls is not None:
-        if tls.min_version not in {"VersionTLS12", "VersionTLS13"}:
-            yield f"tls.minVersion: {tls.min_version!r} is not supported; write VersionTLS12 or VersionTLS13"
-        if tls.cipher_suites or tls.curve_preferences:
-            yield "tls: cipherSuites and curvePreferences cannot be chosen; remove them (OpenSSL's defaults are used)"
+    if settings.tls is not None:
+        yield from _tls_problems(settings.tls)
+
+
+def _tls_problems(tls: TLSOptions) -> Iterator[str]:
+    if tls.min_version not in {"VersionTLS12", "VersionTLS13"}:
+        yield f"tls.minVersion: {tls.min_version!r} is not supported; write VersionTLS12 or VersionTLS13"
+    for name in cipher_suites.unknown(tls.cipher_suites):
+        yield f"tls.cipherSuites: {name!r} is not supported; name suites of TLS 1.2 with ECDHE, as Kubernetes does"
+    if tls.cipher_suites and tls.min_version == "VersionTLS13":
+        yield "tls.cipherSuites: those of TLS 1.3 cannot be chosen; remove them, or write minVersion: VersionTLS12"
+    elif tls.cipher_suites and not cipher_suites.openssl(tls.cipher_suites):
+        yield "tls.cipherSuites: names no suite of TLS 1.2; write minVersion: VersionTLS13 instead, or add one"
+    if tls.curve_preferences:
+        yield "tls.curvePreferences: cannot be chosen; remove them (OpenSSL's own order is used)"

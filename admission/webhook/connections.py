@@ -63,10 +63,12 @@ class TLSContext(ssl.SSLContext):
         return super().wrap_socket(sock, *args, **kwargs)
 
 
-def context_of(folder: Path, oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> TLSContext:
+def context_of(folder: Path, oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = "") -> TLSContext:
     """A new context for the certificate in `folder`. Raises OSError (ssl.SSLError is one) when it cannot be used."""
     context = TLSContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = oldest
+    if ciphers:
+        context.set_ciphers(ciphers)
     context.load_cert_chain(folder / tls.CERTIFICATE_FILE, folder / tls.KEY_FILE)
     return context
 
@@ -74,9 +76,10 @@ def context_of(folder: Path, oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) ->
 class Serving:
     """The context for new connections."""
 
-    def __init__(self, folder: Path, oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> None:
+    def __init__(self, folder: Path, oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = "") -> None:
         self._folder = folder
         self._oldest = oldest
+        self._ciphers = ciphers
         self._lock = threading.Lock()
         self._context: TLSContext | None = None
         self._seen: object = None
@@ -92,7 +95,7 @@ class Serving:
             state = self._state()
             if self._context is None or state != self._seen:
                 try:
-                    self._context = context_of(self._folder, self._oldest)
+                    self._context = context_of(self._folder, self._oldest, self._ciphers)
                 except OSError as error:
                     if self._context is None:
                         raise

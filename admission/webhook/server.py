@@ -112,7 +112,7 @@ class _Application(BaseApplication):  # type: ignore[misc]
         self._publishes = publishes or settings.internal_cert_management.enable
         self._kubeconfig = kubeconfig
         self._on_ready = on_ready
-        self._serving = Serving(Path(settings.webhook.cert_dir), settings.oldest_tls)
+        self._serving = Serving(Path(settings.webhook.cert_dir), settings.oldest_tls, settings.ciphers)
         self._caches: Any = None
         super().__init__()
 

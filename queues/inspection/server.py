@@ -31,7 +31,10 @@ REFRESH, RETRY = 60.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`binds`: `HOST:PORT` each. Certificate and key are PEM files that may be replaced at any time."""
+    """`binds`: `HOST:PORT` each. Certificate and key are PEM files that may be replaced at any time.
+
+    `ciphers` is OpenSSL's list of suites of TLS 1.2; empty leaves them to OpenSSL.
+    """
 
     url: str
     certificate: Path
@@ -39,6 +42,7 @@ class Options:
     binds: tuple[str, ...] = ("0.0.0.0:8082",)
     threads: int = 8
     oldest_tls: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    ciphers: str = ""
 
 
 def serve(options: Options, connect: Callable[[], Reviewer], *, ready: Callable[[], None] | None = None) -> None:
@@ -52,7 +56,7 @@ def serve(options: Options, connect: Callable[[], Reviewer], *, ready: Callable[
 class _Server(BaseApplication):  # type: ignore[misc]
     def __init__(self, options: Options, connect: Callable[[], Reviewer], ready: Callable[[], None] | None) -> None:
         self._options, self._connect, self._ready = options, connect, ready
-        self._certificates = Certificates(options.certificate, options.key, options.oldest_tls)
+        self._certificates = Certificates(options.certificate, options.key, options.oldest_tls, options.ciphers)
         super().__init__()
 
     def load_config(self) -> None:
@@ -96,9 +100,12 @@ class _Server(BaseApplication):  # type: ignore[misc]
 class Certificates:
     """The TLS context of the moment: made again when the files or the aggregation layer's CA have changed."""
 
-    def __init__(self, certificate: Path, key: Path, oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> None:
+    def __init__(
+        self, certificate: Path, key: Path, oldest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = ""
+    ) -> None:
         self._files = (certificate, key)
         self._oldest = oldest
+        self._ciphers = ciphers
         self._lock = threading.Lock()
         self._made_from: tuple[Any, ...] | None = None
         self._context: ssl.SSLContext | None = None
@@ -122,6 +129,8 @@ class Certificates:
     def _make(self, client_ca: str) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._oldest
+        if self._ciphers:
+            context.set_ciphers(self._ciphers)
         context.load_cert_chain(*self._files)
         context.set_alpn_protocols(["http/1.1"])
         if client_ca:

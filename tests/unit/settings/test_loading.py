@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admission.api.meta import selects
-from admission.settings import Settings, SettingsError, dump, durations, gates, load, parse, warnings
+from admission.settings import Settings, SettingsError, cipher_suites, dump, durations, gates, load, parse, warnings
 from admission.settings.configuration import TLSOptions
 
 V1BETA2 = "config.kueue.x-k8s.io/v1beta2"
@@ -106,7 +106,21 @@ REFUSALS = [
     ),
     Refusal("pprof is refused", {"pprofBindAddress": ":1"}, "pprofBindAddress: "),
     Refusal("custom labels are refused", {"metrics": {"customLabels": [{"name": "x"}]}}, "metrics.customLabels: "),
-    Refusal("a cipher list is refused", {"tls": {"cipherSuites": ["X"]}}, "tls: cipherSuites"),
+    Refusal("a suite is known", {"tls": {"cipherSuites": ["X"]}}, "tls.cipherSuites: 'X' is not supported"),
+    Refusal(
+        "a suite that is broken is refused",
+        {"tls": {"cipherSuites": ["TLS_RSA_WITH_RC4_128_SHA"]}},
+        "tls.cipherSuites: 'TLS_RSA_WITH_RC4_128_SHA' is not supported",
+    ),
+    Refusal(
+        "suites of TLS 1.3 are not chosen",
+        {"tls": {"minVersion": "VersionTLS13", "cipherSuites": ["TLS_AES_128_GCM_SHA256"]}},
+        "tls.cipherSuites: those of TLS 1.3 cannot be chosen",
+    ),
+    Refusal(
+        "some suite is of TLS 1.2", {"tls": {"cipherSuites": ["TLS_AES_128_GCM_SHA256"]}}, "names no suite of TLS 1.2"
+    ),
+    Refusal("curves are not chosen", {"tls": {"curvePreferences": [23]}}, "tls.curvePreferences: cannot be chosen"),
     Refusal("an old TLS is refused", {"tls": {"minVersion": "VersionTLS10"}}, "tls.minVersion: "),
     Refusal(
         "an unknown gate is refused", {"featureGates": {"Foo": True}}, "featureGates.Foo: there is no feature gate"
@@ -367,3 +381,18 @@ def test_a_rendered_duration_is_read_back_the_same(thousandths: int) -> None:
 )
 def test_the_oldest_version_of_tls_is_that_of_the_settings(tls: TLSOptions | None, oldest: ssl.TLSVersion) -> None:
     assert Settings(tls=tls).oldest_tls is oldest
+
+
+def test_every_suite_that_may_be_named_is_one_of_openssls() -> None:
+    names = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for name, openssl in cipher_suites._OPENSSL.items():
+        assert cipher_suites.openssl([name, "TLS_AES_128_GCM_SHA256"]) == openssl
+        names.set_ciphers(openssl)
+        assert openssl in [each["name"] for each in names.get_ciphers()]
+
+
+def test_suites_that_muster_cannot_serve_itself_are_warned_of() -> None:
+    only_rsa = TLSOptions(cipher_suites=("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",))
+    assert [each for each in warnings(Settings(tls=only_rsa)) if each.startswith("tls.cipherSuites")]
+    both = TLSOptions(cipher_suites=(*only_rsa.cipher_suites, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"))
+    assert not [each for each in warnings(Settings(tls=both)) if each.startswith("tls.cipherSuites")]
