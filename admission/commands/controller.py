@@ -58,6 +58,7 @@ async def _work(settings: Settings, kubeconfig: str | None, stop: asyncio.Event,
     async with await connect(kubeconfig, qps=connection.qps, burst=connection.burst, component="controller") as client:
         recalled = None if settings.admission_fair_sharing is None else memory.recall()
         controller = Controller(client, settings, memory, decides=decides, recalled=recalled)
+        controller.in_doubt = _say_doubt
         beside = [
             asyncio.ensure_future(_tell(controller, memory)),
             asyncio.ensure_future(_show(controller, client, settings)),
@@ -79,6 +80,11 @@ async def _tell(controller: Controller, memory: Memory) -> None:
     await controller.ready.wait()
     lifeline.tell("synced")
     memory.open()
+
+
+def _say_doubt(doubt: bool) -> None:
+    """A controller that cannot decide because of a fault in the core is not ready."""
+    lifeline.tell("in-doubt" if doubt else "synced")
 
 
 async def _show(controller: Controller, client: Client, settings: Settings) -> None:

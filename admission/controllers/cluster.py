@@ -37,6 +37,15 @@ log = logging.getLogger(__name__)
 FINALIZED = ("ClusterQueue", "ResourceFlavor", "AdmissionCheck", "Topology")
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why the core's state cannot be relied on: what raised, during what, and whose news or judgement it was."""
+
+    during: str
+    cause: Exception
+    uid: str | None = None
+
+
 @dataclass(slots=True)
 class Dirty:
     """What has to be looked at; dictionaries keep the order in which it became so."""
@@ -60,6 +69,8 @@ class Cluster:
         self.values = Values(self.look)
         self.nodes = NodeHealth(self.tables, settings)
         self.state = State()
+        #: Set when the core raised. Until it `begin_anew`s, it hears nothing and must not be asked anything.
+        self.doubt: Doubt | None = None
         self.dirty = Dirty()
         self.told: dict[str, model.Workload] = {}
         #: Workloads that the controller itself keeps out of the queue for a while, and why.
@@ -142,8 +153,38 @@ class Cluster:
         return [] if change is None else [(kind, change)]
 
     def apply(self, event: events.Event) -> None:
-        self.state.apply(event)
+        if self.doubt is not None:
+            return  # it is going to hear of everything anew
+        try:
+            self.state.apply(event)
+        except Exception as error:  # noqa: BLE001  # whatever it is: the state may be half changed now
+            news = event.workload if isinstance(event, events.WorkloadChanged) else None
+            self.doubted("taking in news", error, None if news is None or news.admission else news.uid)
         self.stirred = True
+
+    def doubted(self, during: str, cause: Exception, uid: str | None) -> None:
+        """The core raised. The first fault counts, what follows from it does not."""
+        if self.doubt is None:
+            self.doubt = Doubt(during, cause, uid)
+
+    def begin_anew(self) -> None:
+        """A new core hears of every object but the Workloads, which are to be told after this."""
+        self.doubt = None
+        self.state = State()
+        self.told.clear()
+        self._placed.clear()
+        self._ready.clear()
+        self.tell_everything()
+
+    def promise(self, decision: Admit) -> None:
+        """An admission of the old core that is being written: the new one counts it as held as well."""
+        record = self.state.workloads.get(decision.uid)
+        if self.doubt is not None or record is None or record.admission is not None:
+            return
+        try:
+            self.state.admit(record, decision.admission)
+        except Exception as error:  # noqa: BLE001  # the same as above
+            self.doubted("taking in news", error, None)
 
     # ------------------------------------------------------------------ queues and what they refer to
 

@@ -62,6 +62,8 @@ class Desk:
         self._actor = actor
         self._holds = Holds()
         self._deferred: dict[str, Written] = {}
+        #: Admissions that are being written.
+        self._admitting: dict[str, Admit] = {}
         #: The objects whose writes come before that of an eviction.
         self._after: dict[str, tuple[Hashable, ...]] = {}
         self._kept_until: dict[str, float] = {}
@@ -98,6 +100,8 @@ class Desk:
 
     def _ended(self, report: Report, now: float) -> None:
         decision = report.errand.purpose
+        if isinstance(decision, Admit):
+            self._admitting.pop(decision.uid, None)
         if report.fate is not Fate.DONE:
             self._metrics.failed(report.fate.value)
             level = logging.DEBUG if report.fate in {Fate.CONFLICT, Fate.GONE} else logging.WARNING
@@ -125,15 +129,25 @@ class Desk:
         self._cluster.values.decided_at.pop(uid, None)
         if workload is None:
             return
-        key = key_of(workload)
         if report.fate in {Fate.REFUSED, Fate.UNAVAILABLE}:
             failures = self._failed_admissions.get(uid, 0) + 1
             self._failed_admissions[uid] = failures
-            until = now + delay(report.fate, failures)
-            self._kept_until[uid] = until
-            self._cluster.kept_back[uid] = f"The admission could not be written: {report.message}"
-            self._wakes.at(OfWorkload(key), until)
-        self._cluster.dirty.workloads[key] = None
+            message = f"The admission could not be written: {report.message}"
+            self.keep_out(uid, message, now + delay(report.fate, failures))
+        self._cluster.dirty.workloads[key_of(workload)] = None
+
+    def promised(self) -> tuple[Admit, ...]:
+        """Admissions that are being written, or of which nobody knows yet whether they were."""
+        waiting = (decision for decision in self._deferred.values() if isinstance(decision, Admit))
+        return (*self._admitting.values(), *waiting)
+
+    def keep_out(self, uid: str, message: str, until: float) -> None:
+        """It does not wait for quota until then, and is told why."""
+        self._kept_until[uid] = until
+        self._cluster.kept_back[uid] = message
+        workload = self._cluster.tables.workloads.by_uid(uid)
+        if workload is not None:
+            self._wakes.at(OfWorkload(key_of(workload)), until)
 
     def _is_repeated(self, decision: Written) -> bool:
         """Whether to write it once more when nobody can say what became of it.
@@ -273,8 +287,10 @@ class Desk:
                 if after is None:
                     self._cluster.apply(events.WriteRefused(uid))
                     self._cluster.dirty.workloads[key_of(workload)] = None
-                else:
-                    self._start(token, (*workload_patches(workload, after), *effects), decision)
+                elif self._start(token, (*workload_patches(workload, after), *effects), decision) and isinstance(
+                    decision, Admit
+                ):
+                    self._admitting[uid] = decision
             case _:
                 assert_never(decision)
 

@@ -19,6 +19,7 @@ from admission.controllers.desk import Desk
 from admission.controllers.errands import Errands
 from admission.controllers.events import Pace, Recorder
 from admission.controllers.inbox import Inbox
+from admission.controllers.judging import Judge
 from admission.controllers.metrics import Health, Metrics
 from admission.controllers.reporting import Reporting, Sink
 from admission.controllers.sweep import Find, Sweep
@@ -40,7 +41,6 @@ from admission.jobs.registry import adapters as enabled_adapters
 from admission.kube.client import Client
 from admission.settings import Settings
 from admission.settings.configuration import QuotaCheckStrategy
-from queues.core.cycle import decide
 from queues.core.model import ResourceName
 from queues.core.plan import Hold
 from queues.core.policy import AdmissionFairSharing, FairSharing, FairStrategy, Policy, QuotaCheck, TopologyRules
@@ -68,6 +68,7 @@ class Controller:
 
     Who does not decide (`decides`) keeps statuses, finalizers, lifecycle and gangs going, and gives no quota.
     `recalled` is what the journal remembers of past use; where it does not come in time, the statuses have to do.
+    `in_doubt` is told when a fault in the core keeps it from deciding for longer than a moment, and when no longer.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Controller:
     ) -> None:
         self.metrics = metrics if metrics is not None else Metrics(settings)
         self.ready = asyncio.Event()
+        self.in_doubt: Callable[[bool], None] = lambda _: None
         self._clock = clock
         self._decides = decides
         self._patience = settings.controller.cache_sync_timeout
@@ -102,6 +104,7 @@ class Controller:
         errands = Errands(self._actor, self._wakes)
         self._desk = Desk(self._cluster, errands, self._wakes, self._reporting, self.metrics, self._actor)
         self._sweep = Sweep(self._cluster, errands, self._wakes, self._found)
+        self._judge = Judge(self._cluster, self._desk, self.metrics, self._say_doubt)
         self._again = False
         self.metrics.health_at_scrape(self._health)
 
@@ -183,24 +186,30 @@ class Controller:
         # 4. The adapters look at gangs that changed.
         desk.units(now)
         # 5. Who starts, who has to go, who waits, and
-        # 6. the writes that say so.
+        # 6. the writes that say so. A core in doubt is mended first, and while it is not, nothing is asked of it.
+        if self._judge.mend(now):
+            self._judge.look(self._decide_or_doubt, now)
+        # 7. Queues say what changed, and what is no longer used may go.
+        self._judge.look(desk.queues, now)
+        desk.finalizers(now)
+        # 8. A slice of the slow look at everything, while nothing else is to be done.
+        if not len(self._inbox):
+            self._judge.look(self._sweep.slice, now)
+        self._reporting.ungated()
+        self.metrics.turn(time.perf_counter() - began)
+
+    def _decide_or_doubt(self, now: float) -> None:
         if self._is_to_decide(now):
             self._decide(now)
         elif self._sweep.doubts():
             self._doubt(now)
-        # 7. Queues say what changed, and what is no longer used may go.
-        desk.queues(now)
-        desk.finalizers(now)
-        # 8. A slice of the slow look at everything, while nothing else is to be done.
-        if not len(self._inbox):
-            self._sweep.slice(now)
-        self._reporting.ungated()
-        self.metrics.turn(time.perf_counter() - began)
 
     def _decide(self, now: float) -> None:
         began = time.perf_counter()
         self._cluster.stirred = False
-        plan = decide(self._cluster.state, now, self._policy)
+        plan = self._judge.plan(now, self._policy)
+        if plan is None:
+            return
         self.metrics.decided(time.perf_counter() - began)
         success = self._desk.carry_out(plan, now)
         self._again = success
@@ -212,19 +221,23 @@ class Controller:
         if not self._decides:
             return
         self._cluster.state.look_again()
-        plan = decide(self._cluster.state, now, self._policy)
-        for decision in plan:
+        plan = self._judge.plan(now, self._policy)
+        for decision in plan or ():
             if not isinstance(decision, Hold):
                 self._found(Find("Decision", decision.uid))
-        self._again = self._desk.carry_out(plan, now)
+        self._again = self._desk.carry_out(plan or (), now)
 
     def _found(self, find: Find) -> None:
         self.metrics.swept(find.kind)
         log.warning("only the sweep found this", extra={"kind": find.kind, "object": find.name})
 
+    def _say_doubt(self, doubt: bool) -> None:
+        self.in_doubt(doubt)
+
     def _health(self) -> Health:
         dropped, lag = self._reporting.journal_health()
-        return Health(self._recorder.dropped, dropped, lag, self._watching.silence(time.monotonic()))
+        silence = self._watching.silence(time.monotonic())
+        return Health(self._recorder.dropped, dropped, lag, silence, is_in_doubt=self._judge.is_in_doubt)
 
     def _is_to_decide(self, now: float) -> bool:
         if not self._decides:
@@ -247,6 +260,8 @@ class Controller:
 
     def _until_next(self) -> float:
         """Seconds until something is due."""
+        if self._judge.mends_at is not None:
+            return max(0.0, min(self._judge.mends_at - self._clock(), _LONGEST_SLEEP))
         if self._sweep.is_under_way or (self._decides and (self._again or self._cluster.stirred)):
             return 0.0
         wakeup = self._cluster.state.next_wakeup() if self._decides else None

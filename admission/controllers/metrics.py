@@ -26,12 +26,16 @@ _DECISION_BUCKETS: Final = tuple(0.0001 * 4.0**exponent for exponent in range(9)
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the controller's own parts are. `silence` is for each kind the seconds since its watch last spoke."""
+    """How the controller's own parts are. `silence` is for each kind the seconds since its watch last spoke.
+
+    `is_in_doubt`: the core raised, and nothing is decided until it was told everything anew.
+    """
 
     events_dropped: int = 0
     journal_dropped: int = 0
     journal_lag: float = 0.0
     silence: Mapping[str, float] = field(default_factory=dict)
+    is_in_doubt: bool = False
 
 
 class Metrics:
@@ -59,6 +63,7 @@ class Metrics:
             "muster_writes_total", "Calls that write, by their result", "verb", "kind", "result"
         )
         self._failures = made.counter("muster_write_failures_total", "Errands that were not done", "fate")
+        self._faults = made.counter("muster_core_faults_total", "Faults in the core, by what it was doing", "during")
         _build_info(self.registry)
 
     # ------------------------------------------------------------------ what happens
@@ -76,6 +81,9 @@ class Metrics:
 
     def failed(self, fate: str) -> None:
         self._failures.inc(fate)
+
+    def faulted(self, during: str) -> None:
+        self._faults.inc(during)
 
     def swept(self, kind: str) -> None:
         self._sweep_found.inc(kind)
@@ -118,6 +126,11 @@ def _health(health: Health, role: str) -> Iterator[Family]:
     lag = GaugeMetricFamily("muster_journal_lag_seconds", "Age of the oldest entry not yet written", labels=(ROLE,))
     lag.add_metric((role,), health.journal_lag)
     yield lag
+    doubt = GaugeMetricFamily(
+        "muster_core_in_doubt", "1 while nothing is decided because of a fault in the core", labels=(ROLE,)
+    )
+    doubt.add_metric((role,), float(health.is_in_doubt))
+    yield doubt
     silence = GaugeMetricFamily(
         "muster_informer_silence_seconds", "Since the API server last said something of a kind", labels=("kind", ROLE)
     )

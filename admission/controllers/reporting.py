@@ -60,7 +60,8 @@ class Reporting:
         self._tallies = Tallies()
         self._counted_cohorts: set[str] = set()
         self._queues = QueueMetrics(cluster, self._tallies, cluster.settings, metrics.role)
-        metrics.at_scrape(self._queues.read)
+        # The numbers of a core in doubt are nobody's; there are new ones in a moment.
+        metrics.at_scrape(lambda: () if cluster.doubt is not None else self._queues.read())
 
     def workload(self, key: Key, workload: Workload | None, now: float, reason: Reason | None = None) -> None:
         """A Workload as it is now; None when it is gone."""

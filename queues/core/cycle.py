@@ -47,6 +47,14 @@ _KEPT_BACK = Reason(
 )
 
 
+class Misjudged(Exception):  # noqa: N818  # it says what happened to the workload
+    """A bug came to light while this workload was judged: the state cannot be relied on any more."""
+
+    def __init__(self, uid: Uid) -> None:
+        super().__init__(f"while workload {uid} was judged")
+        self.uid = uid
+
+
 def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
     """Cost: the queues that have a candidate, times the rounds until these are admitted or parked."""
     cycle = _Cycle(state, now, policy)
@@ -117,9 +125,18 @@ class _Cycle:
                 if other is not record:
                     self.state.books.unclaim(other)
         record.reason = None
-        return nominate(self.state, record, self.policy, self.strategy)
+        try:
+            return nominate(self.state, record, self.policy, self.strategy)
+        except Exception as error:
+            raise Misjudged(record.uid) from error
 
     def process(self, entry: Entry | Standing) -> None:
+        try:
+            self._process(entry)
+        except Exception as error:
+            raise Misjudged(entry.record.uid) from error
+
+    def _process(self, entry: Entry | Standing) -> None:
         if isinstance(entry, Standing):
             self._keep(entry)
         elif entry.goes_on_waiting:
