@@ -6,6 +6,7 @@ controller, the process before this one) is told as well. It must never be read 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -94,7 +95,16 @@ def steps(before: Workload, present: Present, now: float) -> Iterator[Decision]:
         if old is not None and (old.status, old.last_transition_time) == (status, new.last_transition_time):
             continue
         at = meta.epoch(new.last_transition_time) if new.last_transition_time else now
-        yield _decision(workload, _kind(kind, new.reason), at, new.reason, new.message, present.cluster_queue)
+        happened = _kind(kind, new.reason)
+        yield _decision(
+            workload,
+            happened,
+            at,
+            new.reason,
+            new.message,
+            present.cluster_queue,
+            cause=_preemptor(new.message) if happened is Kind.PREEMPTED else "",
+        )
     if conditions.holds_quota(before) and not conditions.holds_quota(workload):
         lost = conditions.condition(workload, names.QUOTA_RESERVED)
         reason, message = ("", "") if lost is None else (lost.reason, lost.message)
@@ -109,6 +119,16 @@ def _kind(kind: Kind, reason: str) -> Kind:
     if reason == names.EVICTED_BY_PREEMPTION:
         return Kind.PREEMPTED
     return Kind.DEACTIVATED if reason.startswith(names.EVICTED_BY_DEACTIVATION) else kind
+
+
+#: The peer's own sentence, which is all that a Workload says of who made it go.
+_PREEMPTOR = re.compile(r"workload \(UID: ([^,()\s]+),")
+
+
+def _preemptor(message: str) -> str:
+    """The uid of the workload that another was evicted for; empty where the condition does not name it."""
+    found = _PREEMPTOR.search(message)
+    return "" if found is None or found[1] == "UNKNOWN" else found[1]
 
 
 def step(workload: Workload, kind: Kind, at: float, present: Present) -> Decision:
@@ -170,7 +190,39 @@ def row(present: Present) -> entries.WorkloadRow:
         message=core.held or "" if reason is None else reason.message,
         remedy=None if reason is None else reason.remedy,
         shortages=() if reason is None else tuple(entries.shortages(reason)),
+        pod_sets=tuple(_pod_sets(core)),
     )
+
+
+def _pod_sets(core: model.Workload) -> Iterator[entries.PodSetRow]:
+    assigned = {} if core.admission is None else {each.name: each for each in core.admission.pod_sets}
+    for pod_set in core.pod_sets:
+        given = assigned.get(pod_set.name)
+        places = None if given is None else given.topology
+        closeness, level = _closeness(pod_set.topology)
+        yield entries.PodSetRow(
+            name=pod_set.name,
+            count=pod_set.count if given is None else given.count,
+            requests={str(resource): amount for resource, amount in pod_set.node_requests.items()},
+            closeness=closeness,
+            level=level,
+            flavors={} if given is None else {str(resource): flavor for resource, flavor in given.flavors.items()},
+            levels=() if places is None else places.levels,
+            domains=() if places is None else tuple((domain.values, domain.count) for domain in places.domains),
+        )
+
+
+def _closeness(request: model.TopologyRequest | None) -> tuple[str, str]:
+    """How close together the pods have to be, and at which level; twice nothing where they may be anywhere."""
+    if request is None:
+        return "", ""
+    if request.required is not None:
+        return "required", request.required
+    if request.preferred is not None:
+        return "preferred", request.preferred
+    if request.slice_required is not None:
+        return "slices", request.slice_required
+    return ("unconstrained", "") if request.unconstrained else ("", "")
 
 
 def requests(core: model.Workload) -> dict[str, int]:
@@ -238,7 +290,16 @@ def started(present: Present, at: float) -> entries.UsageStarted:
     )
 
 
-def _decision(workload: Workload, kind: Kind, at: float, code: str, message: str, cluster_queue: str = "") -> Decision:
+def _decision(
+    workload: Workload,
+    kind: Kind,
+    at: float,
+    code: str,
+    message: str,
+    cluster_queue: str = "",
+    *,
+    cause: str = "",
+) -> Decision:
     metadata = workload.metadata
     return Decision(
         at=at,
@@ -250,4 +311,5 @@ def _decision(workload: Workload, kind: Kind, at: float, code: str, message: str
         local_queue=workload.spec.queue_name or "",
         code=code,
         message=message,
+        cause=cause,
     )

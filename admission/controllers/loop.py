@@ -196,6 +196,7 @@ class Controller:
         if not len(self._inbox):
             self._judge.look(self._sweep.slice, now)
         self._reporting.ungated()
+        self._reporting.surroundings(now)
         self.metrics.turn(time.perf_counter() - began)
 
     def _decide_or_doubt(self, now: float) -> None:

@@ -16,6 +16,7 @@ from admission.controllers.cluster import Cluster
 from admission.controllers.metrics import Metrics
 from admission.controllers.queue_metrics import QueueMetrics
 from admission.controllers.store import Key
+from admission.controllers.surroundings import Surroundings
 from admission.controllers.tallies import Line, Tallies, unadmitted
 from admission.controllers.workload_metrics import Place
 from queues.core import model
@@ -57,6 +58,7 @@ class Reporting:
         self._seen: dict[Key, Seen] = {}
         self._tells = False
         self._past_use: dict[Key, entries.PastUseRow] = {}
+        self._surroundings = Surroundings()
         self._tallies = Tallies()
         self._counted_cohorts: set[str] = set()
         self._queues = QueueMetrics(cluster, self._tallies, cluster.settings, metrics.role)
@@ -155,6 +157,15 @@ class Reporting:
                 self._past_use[key] = past
                 self._put(past)
 
+    def surroundings(self, now: float) -> None:
+        """What changed around the queues: cohorts, flavors, nodes."""
+        if (
+            self._journal is not None
+            and self._tells
+            and (news := tuple(self._surroundings.news(self._cluster.state, now)))
+        ):
+            self._put(*news)
+
     def reset(self, now: float) -> None:
         """The whole truth: after the start, and when the journal lost something."""
         self._tells = True
@@ -184,6 +195,7 @@ class Reporting:
                     for each in present
                     if each.charges and each.core.admission is not None
                 ),
+                surroundings=self._surroundings.everything(state, now),
             )
         )
 
@@ -191,6 +203,7 @@ class Reporting:
         """From time to time: a journal that lost rows is told everything again, and series of cohorts go with them."""
         if self._journal is not None and self._journal.health().reset_wanted:
             self.reset(now)
+        self.surroundings(now)
         for cohort in self._counted_cohorts - set(self._cluster.state.cohorts()):
             self._metrics.forget_cohort(cohort)
             self._counted_cohorts.discard(cohort)

@@ -18,6 +18,7 @@ from queues.core.model import (
     ClusterQueueName,
     Cohort,
     CohortName,
+    FlavorName,
     FlavorResource,
     LocalQueue,
     Namespace,
@@ -32,6 +33,7 @@ from queues.core.past import PastUse, Sample
 from queues.core.quantities import beyond
 from queues.core.reasons import Reason
 from queues.core.records import Activity, Stage, WorkloadRecord
+from queues.core.topology.hosts import HostChanges
 from queues.core.usage_history import NO_USE, Level
 from queues.core.waiting import Waiting
 
@@ -246,6 +248,18 @@ class Readings:
         """Its present place among the LocalQueues by that; None where that is not remembered."""
         home = self.books.local_queues.get(key)
         return None if home is None or home.history is None else home.level
+
+    def cohort_specs(self) -> dict[CohortName, Cohort]:
+        """The Cohorts that exist as objects, as the shell told them last."""
+        return self._cohorts
+
+    def flavor_levels(self) -> dict[FlavorName, tuple[ResourceFlavor, tuple[str, ...]]]:
+        """All flavors, with the levels of their topology: none where it has none or that does not exist."""
+        return {name: (flavor, self.books.domains.levels_of(name) or ()) for name, flavor in self.books.flavors.items()}
+
+    def host_changes(self, since: int | None) -> HostChanges:
+        """What changed on nodes since the answer before (its `version`); None: everything. Cost: what is answered."""
+        return self.books.domains.host_changes(since)
 
     def queue(self, name: ClusterQueueName) -> ClusterQueue | None:
         """The ClusterQueue as the shell told it last."""

@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import assert_never
 
 from queues.journal.entries import (
+    CohortRemoved,
+    CohortRow,
     Decision,
     Entry,
+    FlavorRemoved,
+    FlavorRow,
     LocalQueueRemoved,
     LocalQueueRow,
+    NodeRemoved,
+    NodeRow,
     PastUseRow,
     QueueRemoved,
     QueueRow,
+    Removed,
     Reset,
     Row,
     UsageEnded,
@@ -32,18 +38,29 @@ RowKey = tuple[str, ...]
 Usage = UsageStarted | UsageEnded | Snapshot
 
 
+#: Of what has a name alone.
+_SORTS: dict[type[Row], str] = {
+    QueueRow: "queue",
+    QueueRemoved: "queue",
+    CohortRow: "cohort",
+    CohortRemoved: "cohort",
+    FlavorRow: "flavor",
+    FlavorRemoved: "flavor",
+    NodeRow: "node",
+    NodeRemoved: "node",
+}
+
+
 def row_key(row: Row) -> RowKey:
     match row:
         case WorkloadRow(uid=uid) | WorkloadRemoved(uid=uid):
             return ("workload", uid)
-        case QueueRow(name=name) | QueueRemoved(name=name):
-            return ("queue", name)
         case LocalQueueRow(namespace=namespace, name=name) | LocalQueueRemoved(namespace=namespace, name=name):
             return ("local", namespace, name)
         case PastUseRow(namespace=namespace, name=name):
             return ("past", namespace, name)
         case _:
-            assert_never(row)
+            return (_SORTS[type(row)], row.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +111,13 @@ class Buffer:
                 self.usage.append(entry)
             case Reset():
                 self.usage.append(Snapshot(entry.at, entry.usage))
-                rows: tuple[Row, ...] = (*entry.queues, *entry.local_queues, *entry.workloads, *entry.past_use)
+                rows: tuple[Row, ...] = (
+                    *entry.queues,
+                    *entry.local_queues,
+                    *entry.workloads,
+                    *entry.past_use,
+                    *entry.surroundings,
+                )
                 self.rows = {row_key(row): row for row in rows}
                 self.replace, self.removals_lost = True, False
             case _:
@@ -125,10 +148,10 @@ class Buffer:
         key = row_key(row)
         # To the end, so that the dictionary goes from the oldest change to the newest.
         self.rows.pop(key, None)
-        if self.replace and isinstance(row, WorkloadRemoved | QueueRemoved | LocalQueueRemoved):
+        if self.replace and isinstance(row, Removed):
             return
         self.rows[key] = row
-        if len(self.rows) > self.capacity and isinstance(row, WorkloadRemoved | QueueRemoved | LocalQueueRemoved):
+        if len(self.rows) > self.capacity and isinstance(row, Removed):
             # Live rows are bounded by the cluster; removals only by time. Without them the read model needs a Reset.
             del self.rows[key]
             self.removals_lost = True

@@ -99,6 +99,25 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
+class PodSetRow:
+    """`count` equal pods of a workload; `requests` is what one of them takes of a node.
+
+    `closeness` is how near to each other they have to be (`required`, `preferred`, `unconstrained`, or empty: anywhere)
+    and `level` the node label that this is said of. `domains` are the places that they were given: the values of
+    `levels`, and how many pods go there.
+    """
+
+    name: str
+    count: int
+    requests: Mapping[str, int] = field(default_factory=dict)
+    closeness: str = ""
+    level: str = ""
+    flavors: Mapping[str, str] = field(default_factory=dict)
+    levels: tuple[str, ...] = ()
+    domains: tuple[tuple[tuple[str, ...], int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadRow:
     """A workload that is not finished. Key: `uid`.
 
@@ -131,6 +150,7 @@ class WorkloadRow:
     remedy: str | None = None
     shortages: tuple[Mapping[str, Any], ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    pod_sets: tuple[PodSetRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +238,64 @@ class PastUseRow:
     consumed: Mapping[str, str] = field(default_factory=dict)
 
 
+# ------------------------------------------------------------------ what lies around the queues
+
+
+@dataclass(frozen=True, slots=True)
+class CohortRow:
+    """A Cohort that exists as an object. Key: `name`. `quotas` are its own, beside those of its members."""
+
+    name: str
+    parent: str = ""
+    quotas: tuple[QuotaRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CohortRemoved:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorRow:
+    """A ResourceFlavor. Key: `name`. `levels` are the node labels of its Topology, the largest domain first."""
+
+    name: str
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    topology: str = ""
+    levels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorRemoved:
+    name: str
+
+
+class NodeState(Enum):
+    READY = "ready"
+    CORDONED = "cordoned"
+    NOT_READY = "notReady"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node. Key: `name`. `labels` are those that flavors and topologies refer to.
+
+    `free` is what is left of `capacity` after everything that is known to hold some of it: below 0 where that is more
+    than there is.
+    """
+
+    name: str
+    state: NodeState = NodeState.READY
+    labels: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    free: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    name: str
+
+
 # ------------------------------------------------------------------ usage ledger
 
 
@@ -270,9 +348,12 @@ class Reset:
     local_queues: tuple[LocalQueueRow, ...] = ()
     past_use: tuple[PastUseRow, ...] = ()
     usage: tuple[UsageStarted, ...] = ()
+    surroundings: tuple[CohortRow | FlavorRow | NodeRow, ...] = ()
 
 
-Row = WorkloadRow | WorkloadRemoved | QueueRow | QueueRemoved | LocalQueueRow | LocalQueueRemoved | PastUseRow
+Removed = WorkloadRemoved | QueueRemoved | LocalQueueRemoved | CohortRemoved | FlavorRemoved | NodeRemoved
+
+Row = WorkloadRow | QueueRow | LocalQueueRow | PastUseRow | CohortRow | FlavorRow | NodeRow | Removed
 
 UsageEntry = UsageStarted | UsageEnded
 

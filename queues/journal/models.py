@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, Double, Index, Integer, MetaData, String, Text
+from sqlalchemy import JSON, BigInteger, Boolean, Double, Index, Integer, MetaData, String, Text, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 #: Byte order for names and uids on every database: ties of the queue order end in the uid, compared as in the core.
@@ -16,6 +16,9 @@ Name = String().with_variant(String(collation="C"), "postgresql")
 
 #: Kueue's order within a ClusterQueue, as columns of `WorkloadRecord`; the uid makes it total.
 ORDER = ("ordinary", "falling_priority", "queued_at", "uid")
+
+#: Most decisions have no cause; only those that have one are ever looked for by it.
+HAS_CAUSE = text("cause <> ''")
 
 #: SQLite numbers rows itself only where the type is exactly INTEGER.
 RowId = BigInteger().with_variant(Integer, "sqlite")
@@ -43,6 +46,7 @@ class DecisionRecord(Base):
         Index(None, "namespace", "name", "id"),
         Index(None, "cluster_queue", "id"),
         Index(None, "at"),
+        Index(None, "cause", "id", sqlite_where=HAS_CAUSE, postgresql_where=HAS_CAUSE),
     )
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
@@ -99,6 +103,7 @@ class WorkloadRecord(Base):
     remedy: Mapped[str | None] = mapped_column(Text)
     shortages: Mapped[list[Any]]
     facts: Mapped[dict[str, Any]]
+    pod_sets: Mapped[list[Any]] = mapped_column(server_default=text("'[]'"))
 
 
 class QueueRecord(Base):
@@ -129,6 +134,39 @@ class LocalQueueRecord(Base):
     reason: Mapped[str]
     message: Mapped[str] = mapped_column(Text)
     past_use: Mapped[float | None]
+
+
+class CohortRecord(Base):
+    """`entries.CohortRow`."""
+
+    __tablename__ = "cohorts"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    parent: Mapped[str]
+    quotas: Mapped[list[Any]]
+
+
+class FlavorRecord(Base):
+    """`entries.FlavorRow`."""
+
+    __tablename__ = "flavors"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    node_labels: Mapped[dict[str, Any]]
+    topology: Mapped[str]
+    levels: Mapped[list[Any]]
+
+
+class NodeRecord(Base):
+    """`entries.NodeRow`."""
+
+    __tablename__ = "nodes"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    state: Mapped[str]
+    labels: Mapped[dict[str, Any]]
+    capacity: Mapped[dict[str, Any]]
+    free: Mapped[dict[str, Any]]
 
 
 class PastUseRecord(Base):

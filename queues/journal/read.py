@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, func, or_, select
 
 from queues.journal.entries import (
     Decision,
@@ -21,6 +21,7 @@ from queues.journal.entries import (
     LocalQueueRow,
     Owner,
     PastUseRow,
+    PodSetRow,
     QueueRow,
     QuotaRow,
     WorkloadRow,
@@ -91,6 +92,7 @@ class DecisionFilter:
     since: float | None = None
     until: float | None = None
     before: int | None = None
+    cause: str = ""
 
 
 def freshness(connection: Connection) -> Freshness | None:
@@ -252,6 +254,33 @@ def workload(connection: Connection, namespace: str, name: str) -> WorkloadRow |
     return None
 
 
+def workloads(
+    connection: Connection,
+    *,
+    namespace: str | None = None,
+    cluster_queue: str | None = None,
+    state: WorkloadState | None = None,
+    beginning: str = "",
+    limit: int,
+    offset: int = 0,
+) -> tuple[list[WorkloadRow], int]:
+    """Those whose name, or whose Job's, begins so; the newest first, and how many there are in all."""
+    where = [
+        column == value
+        for column, value in (
+            (W.namespace, namespace),
+            (W.cluster_queue, cluster_queue),
+            (W.state, None if state is None else state.value),
+        )
+        if value is not None
+    ]
+    if beginning:
+        where.append(or_(*(column.startswith(beginning, autoescape=True) for column in (W.name, W.owner_name))))
+    total = connection.scalar(select(func.count()).select_from(W).where(*where)) or 0
+    query = _rows(W).where(*where).order_by(W.created_at.desc(), W.uid).limit(limit).offset(offset)
+    return [_workload(row) for row in connection.execute(query).mappings()], total
+
+
 def decisions(connection: Connection, wanted: DecisionFilter, *, limit: int) -> list[Recorded]:
     """The newest first."""
     d = DecisionRecord
@@ -261,6 +290,7 @@ def decisions(connection: Connection, wanted: DecisionFilter, *, limit: int) -> 
         (d.namespace, wanted.namespace),
         (d.name, wanted.name),
         (d.cluster_queue, wanted.cluster_queue),
+        (d.cause, wanted.cause),
     ):
         if value:
             query = query.where(column == value)
@@ -307,8 +337,14 @@ def _workload(row: Mapping[Any, Any]) -> WorkloadRow:
             "state": WorkloadState(row["state"]),
             "owners": tuple(Owner(**owner) for owner in row["owners"]),
             "shortages": tuple(row["shortages"]),
+            "pod_sets": tuple(pod_set_row(pod_set) for pod_set in row["pod_sets"]),
         }
     )
+
+
+def pod_set_row(row: Mapping[str, Any]) -> PodSetRow:
+    domains = tuple((tuple(values), count) for values, count in row.get("domains", ()))
+    return PodSetRow(**{"count": 0, **row, "levels": tuple(row.get("levels", ())), "domains": domains})
 
 
 def _decision(row: dict[str, Any]) -> Recorded:

@@ -6,7 +6,7 @@ what to do about failures is the writer's business, so nothing is caught here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -15,11 +15,18 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from queues.journal.buffer import Batch, Gap, Usage
 from queues.journal.entries import (
+    CohortRemoved,
+    CohortRow,
     Decision,
+    FlavorRemoved,
+    FlavorRow,
     Kind,
     LocalQueueRemoved,
     LocalQueueRow,
+    NodeRemoved,
+    NodeRow,
     PastUseRow,
+    PodSetRow,
     QueueRemoved,
     QueueRow,
     Row,
@@ -30,8 +37,11 @@ from queues.journal.entries import (
 from queues.journal.ledger import Interval, Snapshot, settle
 from queues.journal.models import (
     Base,
+    CohortRecord,
     DecisionRecord,
+    FlavorRecord,
     LocalQueueRecord,
+    NodeRecord,
     PastUseRecord,
     QueueRecord,
     UsageRecord,
@@ -40,9 +50,26 @@ from queues.journal.models import (
 )
 
 #: For statements that run once for each of many rows.
-WORKLOADS, QUEUES, LOCAL_QUEUES, PAST_USE, USAGE = (
+WORKLOADS, QUEUES, LOCAL_QUEUES, PAST_USE, USAGE, COHORTS, FLAVORS, NODES = (
     Base.metadata.tables[record.__tablename__]
-    for record in (WorkloadRecord, QueueRecord, LocalQueueRecord, PastUseRecord, UsageRecord)
+    for record in (
+        WorkloadRecord,
+        QueueRecord,
+        LocalQueueRecord,
+        PastUseRecord,
+        UsageRecord,
+        CohortRecord,
+        FlavorRecord,
+        NodeRecord,
+    )
+)
+
+#: What is removed by its name alone.
+REMOVALS = (
+    (QueueRemoved, QUEUES),
+    (CohortRemoved, COHORTS),
+    (FlavorRemoved, FLAVORS),
+    (NodeRemoved, NODES),
 )
 
 #: Values bound in one statement: below what any build of SQLite allows.
@@ -69,12 +96,13 @@ def write_batch(connection: Connection, batch: Batch, now: float) -> None:
 def write_rows(connection: Connection, rows: Sequence[Row], *, replace: bool = False) -> None:
     """Each key occurs once. With `replace`, rows of other keys go away."""
     if replace:
-        for record in (WorkloadRecord, QueueRecord, LocalQueueRecord):
-            connection.execute(delete(record))
+        for table in (WORKLOADS, QUEUES, LOCAL_QUEUES, COHORTS, FLAVORS, NODES):
+            connection.execute(delete(table))
     for uids in _chunks(row.uid for row in rows if isinstance(row, WorkloadRemoved)):
         connection.execute(delete(WorkloadRecord).where(WorkloadRecord.uid.in_(uids)))
-    for names in _chunks(row.name for row in rows if isinstance(row, QueueRemoved)):
-        connection.execute(delete(QueueRecord).where(QueueRecord.name.in_(names)))
+    for removed, table in REMOVALS:
+        for names in _chunks(row.name for row in rows if isinstance(row, removed)):
+            connection.execute(delete(table).where(table.c.name.in_(names)))
     if gone := [{"of": row.namespace, "named": row.name} for row in rows if isinstance(row, LocalQueueRemoved)]:
         for table in (LOCAL_QUEUES, PAST_USE):
             connection.execute(
@@ -84,6 +112,9 @@ def write_rows(connection: Connection, rows: Sequence[Row], *, replace: bool = F
     _upsert(connection, QUEUES, [_queue(row) for row in rows if isinstance(row, QueueRow)])
     _upsert(connection, LOCAL_QUEUES, [_fields(row) for row in rows if isinstance(row, LocalQueueRow)])
     _upsert(connection, PAST_USE, [_past_use(row) for row in rows if isinstance(row, PastUseRow)])
+    _upsert(connection, COHORTS, [_cohort(row) for row in rows if isinstance(row, CohortRow)])
+    _upsert(connection, FLAVORS, [_flavor(row) for row in rows if isinstance(row, FlavorRow)])
+    _upsert(connection, NODES, [_node(row) for row in rows if isinstance(row, NodeRow)])
 
 
 def _upsert(connection: Connection, table: Table, rows: list[Values]) -> None:
@@ -99,6 +130,38 @@ def _upsert(connection: Connection, table: Table, rows: list[Values]) -> None:
 
 def _queue(row: QueueRow) -> Values:
     return {**_fields(row), "quotas": [asdict(quota) for quota in row.quotas]}
+
+
+def _cohort(row: CohortRow) -> Values:
+    return {"name": row.name, "parent": row.parent, "quotas": [asdict(quota) for quota in row.quotas]}
+
+
+def _flavor(row: FlavorRow) -> Values:
+    return {
+        "name": row.name,
+        "node_labels": dict(row.node_labels),
+        "topology": row.topology,
+        "levels": list(row.levels),
+    }
+
+
+def _node(row: NodeRow) -> Values:
+    return {
+        "name": row.name,
+        "state": row.state.value,
+        "labels": dict(row.labels),
+        "capacity": dict(row.capacity),
+        "free": dict(row.free),
+    }
+
+
+def _pod_set(row: PodSetRow) -> Values:
+    """Without what is empty: most have no place yet, and there may be many."""
+    return {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name in row.__dataclass_fields__
+        if (value := getattr(row, name))
+    }
 
 
 def _past_use(row: PastUseRow) -> Values:
@@ -129,6 +192,7 @@ def _workload(row: WorkloadRow) -> Values:
         "facts": dict(row.facts),
         "message": _text(row.message),
         "remedy": None if row.remedy is None else _text(row.remedy),
+        "pod_sets": [_pod_set(pod_set) for pod_set in row.pod_sets],
     }
 
 

@@ -24,6 +24,7 @@ from queues.core.model import (
 from queues.core.topology.capacity import Capacity, Ints, with_pod
 from queues.core.topology.charges import Charges, left
 from queues.core.topology.counts import CountsByShape, NodeCounts, Shape, beside, scores, shape_of
+from queues.core.topology.hosts import HostChanges, changes
 from queues.core.topology.suitability import NodeDemand
 from queues.core.topology.tree import Tree, TreeKey
 
@@ -145,6 +146,10 @@ class Domains:
                 charges.take(flavor, assignment.levels, domain.values, requests, pods)
 
     # ------------------------------------------------------------------ what is left
+
+    def host_changes(self, since: int | None) -> HostChanges:
+        """What changed on nodes since `version` of the answer before; None: everything."""
+        return changes(self._capacity, since)
 
     def tree_of(self, flavor: FlavorName) -> Tree | None:
         """The flavor's domains; None when it has no topology."""

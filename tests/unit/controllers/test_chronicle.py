@@ -148,7 +148,26 @@ def test_the_row_of_one_that_waits(world: World) -> None:
         message="1 cpu is missing",
         remedy="less",
         shortages=tuple(entries.shortages(WAITS)),
+        pod_sets=(entries.PodSetRow("main", 2, {"cpu": 1000}),),
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "want"),
+    [
+        (
+            "Preempted to accommodate a workload (UID: u-9, JobUID: j-1) due to prioritization in the ClusterQueue",
+            "u-9",
+        ),
+        ("Preempted to accommodate a workload (UID: UNKNOWN, JobUID: UNKNOWN) due to reclamation", ""),
+        ("somebody else's words", ""),
+    ],
+)
+def test_a_preemption_names_who_it_was_for(world: World, message: str, want: str) -> None:
+    world.see(workload().admitted())
+    gone = workload().admitted().cond(names.EVICTED, reason=names.EVICTED_BY_PREEMPTION, message=message)
+    (told,) = [each for each in world.see(gone) if isinstance(each, entries.Decision)]
+    assert (told.kind, told.cause) == (Kind.PREEMPTED, want)
 
 
 def test_the_use_of_quota_begins_with_the_reservation(world: World) -> None:
