@@ -17,7 +17,16 @@ from typing import Any, Protocol, assert_never
 
 from admission.jobs.effects import Create, Delete, Effect, Patch, PatchKind, Ref, Tell
 from admission.kube.client import Client
-from admission.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerFailed, TooManyRequests, Unreachable
+from admission.kube.errors import (
+    ApiError,
+    Conflict,
+    Invalid,
+    NamespaceEnding,
+    NotFound,
+    ServerFailed,
+    TooManyRequests,
+    Unreachable,
+)
 from admission.kube.resources import Resource
 
 log = logging.getLogger(__name__)
@@ -203,6 +212,9 @@ class Actor:
             if isinstance(error, Conflict) or is_failed_test(effect, error):
                 return await self._look_again(effect, error)
             return Outcome(
+        except NamespaceEnding as error:
+            # Whoever looks at it again will know that by then, and want nothing more.
+            return Outcome(Fate.GONE, error.message)
                 Fate.UNAVAILABLE if is_passing(error) else Fate.REFUSED, error.message, error.retry_after or 0.0
             )
         return _DONE

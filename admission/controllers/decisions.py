@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from admission.api import meta, names, topology_assignment
-from admission.api.kueue import Admission, PodSetAssignment, TopologyAssignment, Workload
+from admission.api.kueue import Admission, PodSetAssignment, PodSetRequest, TopologyAssignment, Workload
 from admission.api.quantities import format_amount
 from admission.controllers import checks, conditions
 from admission.controllers.eviction import evicted
@@ -17,6 +17,7 @@ from admission.controllers.rules import Ownership, event
 from admission.jobs.effects import Severity, Tell
 from admission.jobs.eviction import released
 from queues.core import model
+from queues.core.demand import count_of
 from queues.core.plan import Admit, Evict, GiveUp, Place
 from queues.core.reasons import Reason
 
@@ -148,8 +149,8 @@ def preempt(workload: Workload, decision: Evict, ownership: Ownership, now: floa
     return released(changed, now) if ownership is Ownership.NONE else changed
 
 
-def hold(workload: Workload, reason: Reason, now: float) -> Workload:
-    """The reason why it waits, in the condition that people look at."""
+def hold(workload: Workload, reason: Reason, now: float, value: model.Workload | None = None) -> Workload:
+    """The reason why it waits, in the condition that people look at, and what it would take, as the core knows it."""
     if conditions.is_true(workload, names.QUOTA_RESERVED):
         return workload
     changed = conditions.with_condition(
@@ -164,7 +165,20 @@ def hold(workload: Workload, reason: Reason, now: float) -> Workload:
             message=reason.message,
             now=now,
         )
-    return changed
+    if changed is workload or value is None:
+        return changed
+    return conditions.with_status(changed, resource_requests=tuple(_request(each) for each in value.pod_sets))
+
+
+def _request(pod_set: model.PodSet) -> PodSetRequest:
+    """What the pods of the set ask of quota together, and what they share."""
+    taken = {
+        resource: pod_set.requests.get(resource, 0) * count_of(pod_set) + pod_set.shared.get(resource, 0)
+        for resource in sorted({*pod_set.requests, *pod_set.shared})
+    }
+    return PodSetRequest(
+        name=pod_set.name, resources={resource: format_amount(resource, counted) for resource, counted in taken.items()}
+    )
 
 
 def _words(reason: Reason) -> str:

@@ -347,7 +347,7 @@ class Desk:
             return
         if not self._errands.may_look(token, now):
             return
-        after = decisions.hold(workload, reason, now)
+        after = decisions.hold(workload, reason, now, told)
         if self._start(token, (*workload_patches(workload, after), decisions.hold_event(workload, reason))):
             self._holds.written(uid, now)
 

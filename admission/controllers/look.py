@@ -66,6 +66,10 @@ class Look:
         return self.tables.local_queues.get(namespace, name)
 
     def workload(self, namespace: str, name: str) -> Workload | None:
+    def namespace_is_ending(self, namespace: str) -> bool:
+        found = self.tables.namespaces.get("", namespace)
+        return found is not None and found.metadata.is_deleting
+
         return self.tables.workloads.get(namespace, name)
 
     def owner(self, namespace: str, reference: OwnerReference) -> Member | None:

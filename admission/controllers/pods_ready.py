@@ -6,6 +6,8 @@ deactivation once the retries are used up. It must never act before the whole ti
 
 from __future__ import annotations
 
+import zlib
+
 from admission.api import meta, names
 from admission.api.kueue import RequeueState, Workload
 from admission.controllers import conditions
@@ -15,6 +17,7 @@ from admission.settings import WaitForPodsReady
 
 #: Conditions carry whole seconds, cut off: the true time is up to this much later.
 _CUT_OFF = 1.0
+_JITTER = 0.0001
 
 
 def time_out(workload: Workload, facts: Facts, now: float) -> Step:
@@ -39,7 +42,7 @@ def time_out(workload: Workload, facts: Facts, now: float) -> Step:
                 now,
             )
         )
-    state = RequeueState(count=count, requeue_at=meta.rfc3339(now + back_off(waiting, count)))
+    state = RequeueState(count=count, requeue_at=meta.rfc3339(now + back_off(waiting, count, workload.metadata.uid)))
     changed = conditions.with_status(workload, requeue_state=state)
     reason = names.EVICTED_BY_PODS_READY_TIMEOUT
     return Step(
@@ -48,11 +51,16 @@ def time_out(workload: Workload, facts: Facts, now: float) -> Step:
     )
 
 
-def back_off(waiting: WaitForPodsReady, count: int) -> float:
-    """Seconds before the `count`-th retry: doubling from the base, up to the maximum."""
+def back_off(waiting: WaitForPodsReady, count: int, uid: str) -> float:
+    """Seconds before the `count`-th retry: doubling from the base, up to the maximum, and a trace more.
+
+    By that trace, up to one in ten thousand, Workloads that failed together do not come back in the same moment. It
+    goes by the Workload and the retry, so that the same observation always gives the same time.
+    """
     strategy = waiting.requeuing_strategy
     doublings = min(count - 1, 62)
-    return float(min(strategy.backoff_base_seconds * 2**doublings, strategy.backoff_max_seconds))
+    seconds = min(strategy.backoff_base_seconds * 2**doublings, strategy.backoff_max_seconds)
+    return float(seconds * (1 + _JITTER * zlib.crc32(f"{uid}/{count}".encode()) / 2**32))
 
 
 def _deadline(workload: Workload, waiting: WaitForPodsReady) -> tuple[float | None, str]:

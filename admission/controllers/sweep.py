@@ -18,11 +18,12 @@ from admission.controllers.act import Errand
 from admission.controllers.cluster import FINALIZED, Cluster
 from admission.controllers.errands import Errands
 from admission.controllers.store import Key
-from admission.controllers.tokens import OfFinalizer, OfStatus, OfSweep, OfUnit, OfWorkload
+from admission.controllers.tokens import OfDecision, OfFinalizer, OfStatus, OfSweep, OfUnit, OfWorkload
 from admission.controllers.wakes import Wakes
 from admission.jobs.effects import Effect, Tell
-from queues.core import events, model
+from queues.core import audit, events, model
 from queues.core.readings import Told
+from queues.core.state import State
 
 #: Seconds of one turn.
 _SLICE: Final = 0.004
@@ -90,14 +91,8 @@ class Sweep:
 
     def _looks(self) -> Iterator[Callable[[float], None]]:
         tables, cluster = self._cluster.tables, self._cluster
-        for kind in _VALUES:
-            for key in tables.of(kind).keys():  # noqa: SIM118  # not a mapping, and it changes while this goes on
-                yield partial(self._value, kind, key)
-        for name in cluster.state.queue_names():
-            yield partial(self._gone_queue, name)
-        for uid in list(cluster.told):
-            yield partial(self._gone_workload, uid)
-        for key in tables.pods.keys():  # noqa: SIM118
+        yield from self._looks_at_core()
+        for key in tables.pods.keys():  # noqa: SIM118  # not a mapping, and it changes while this goes on
             yield partial(self._pod, key)
         for key in tables.workloads.keys():  # noqa: SIM118
             yield partial(self._workload, key)
@@ -109,6 +104,20 @@ class Sweep:
         for kind in FINALIZED:
             for key in tables.of(kind).keys():  # noqa: SIM118
                 yield partial(self._finalizer, OfFinalizer(kind, key.name))
+
+    def _looks_at_core(self) -> Iterator[Callable[[float], None]]:
+        tables, cluster = self._cluster.tables, self._cluster
+        for kind in _VALUES:
+            for key in tables.of(kind).keys():  # noqa: SIM118  # not a mapping, and it changes while this goes on
+                yield partial(self._value, kind, key)
+        for name in cluster.state.queue_names():
+            yield partial(self._gone_queue, name)
+        for name in cluster.state.queue_names():
+            yield partial(self._usage, f"ClusterQueue/{name}", partial(audit.wrong_in_queue, name=name))
+        for cohort in list(cluster.state.cohorts()):
+            yield partial(self._usage, f"Cohort/{cohort}", partial(audit.wrong_in_cohort, name=cohort))
+        for uid in list(cluster.told):
+            yield partial(self._gone_workload, uid)
 
     # ------------------------------------------------------------------ what the core knows
 
@@ -132,6 +141,15 @@ class Sweep:
             self._find("Workload", Key(*told.key))
             self._cluster.apply(events.WorkloadGone(model.Uid(uid)))
 
+    def _usage(self, name: str, wrong: Callable[[State], Iterator[str]], now: float) -> None:
+        """What is counted as used has to be what is held; where it is not, the whole state is in doubt."""
+        del now
+        state = self._cluster.state
+        state.settle()
+        if differences := tuple(wrong(state)):
+            self._find("Usage", Key("", name))
+            self._cluster.doubted("adding up", ValueError("; ".join(differences)), None)
+
     def _pod(self, key: Key, now: float) -> None:
         del now
         pod = self._cluster.tables.pods.get(*key)
@@ -151,6 +169,11 @@ class Sweep:
         if is_stale:
             if self._is_owed(token, ()):
                 self._find("Workload", key)
+        elif told is not None and not audit.is_charged_right(cluster.state, told.uid):
+            if self._errands.is_idle(Errand(OfDecision(told.uid), ())):
+                # Either it holds quota that is not counted, or quota counts that it was never given.
+                self._find("HeldQuota", key)
+                cluster.apply(events.WriteRefused(told.uid))
         else:
             effects = lifecycle.reconcile(workload, cluster.facts(workload), now).effects
             if any(not isinstance(effect, Tell) for effect in effects) and self._is_owed(token, effects):

@@ -88,7 +88,7 @@ def reconcile(gang: Gang, workloads: tuple[Workload, ...], context: Context) -> 
     # 10. No Workload yet.
     if workload is None:
         stopping = gang.stop(None, "NoWorkload", "There is no workload")
-        if effects or stopping or gang.is_active:
+        if effects or stopping or gang.is_active or context.namespace_is_ending(gang.namespace):
             return Outcome((*effects, *stopping), tidied.requeue_after)
         composed = gang.compose(context)
         made = [effect.ref for effect in composed.effects if isinstance(effect, Create)]

@@ -52,6 +52,10 @@ class Forbidden(ApiError):
     """403: RBAC, or an admission plugin or webhook that says so."""
 
 
+class NamespaceEnding(Forbidden):
+    """403 of a create: its namespace is being deleted, and nothing new can be made there."""
+
+
 class Invalid(ApiError):
     """422 (or 400): the object or the patch is wrong; the same request will never succeed."""
 
@@ -71,7 +75,15 @@ class Unreachable(ApiError):
         super().__init__(0, "Unreachable", message)
 
 
+_NAMESPACE_ENDING = "NamespaceTerminating"
+
+
+class _Cause(msgspec.Struct):
+    reason: str = ""
+
+
 class _Details(msgspec.Struct):
+    causes: tuple[_Cause, ...] = ()
     retry_after: int = msgspec.field(default=0, name="retryAfterSeconds")
 
 
@@ -110,6 +122,8 @@ def from_answer(status: int, body: bytes, retry_after: str | None = None) -> Api
         kind: type[ApiError] = AlreadyExists
     elif said.reason == "Expired":
         kind = Gone
+    elif said.details is not None and any(cause.reason == _NAMESPACE_ENDING for cause in said.details.causes):
+        kind = NamespaceEnding
     else:
         kind = _BY_STATUS.get(code, ServerFailed if code >= 500 else ApiError)
     return kind(code, said.reason or str(code), message, wait)

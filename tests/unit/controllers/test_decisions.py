@@ -212,3 +212,23 @@ def test_hold_changes_nothing_when_it_is_said_already() -> None:
 )
 def test_is_current(wl: WorkloadBuilder, want: bool) -> None:
     assert decisions.is_current(wl.obj) is want
+
+
+def test_what_waits_says_what_it_would_take() -> None:
+    """Totals of each pod set as quota counts them: fewer pods once some have succeeded, and shared claims once."""
+    gpu = model.ResourceName("nvidia.com/gpu")
+    value = core_workload(
+        model.PodSet("main", 4, {CPU: 1500, gpu: 2}, reclaimable=1, shared={gpu: 8}), model.PodSet("idle", 0, {CPU: 1})
+    )
+    told = decisions.hold(workload().obj, WAITS, NOW, value)
+    assert told.status.resource_requests == (
+        kueue.PodSetRequest(name="main", resources={"cpu": "4500m", "nvidia.com/gpu": "14"}),
+        kueue.PodSetRequest(name="idle", resources={"cpu": "0"}),
+    )
+    admitted = decisions.admit(told, Admit(UID, DECIDED), NOW)
+    assert admitted.status.resource_requests == ()
+
+
+def core_workload(*pod_sets: model.PodSet) -> model.Workload:
+    key = model.ObjectKey("team", "w")
+    return model.Workload(uid=UID, key=key, queue=key, pod_sets=pod_sets, created_at=NOW, queued_at=NOW)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from admission.api import kueue, names
+from admission.controllers import pods_ready
 from admission.controllers.lifecycle import reconcile
 from admission.controllers.rules import Facts, Ownership
 from admission.jobs.effects import Delete, Patch, Tell
@@ -545,3 +546,15 @@ def test_retention(wl: WorkloadBuilder, want: list[tuple[str, str]]) -> None:
     verdict = reconcile(wl.obj, facts(object_retention_policies=RETAINED), NOW)
     deleted = [(effect.ref.kind, effect.ref.name) for effect in verdict.effects if isinstance(effect, Delete)]
     assert deleted == want
+
+
+def test_back_offs_of_workloads_that_failed_together_are_a_trace_apart() -> None:
+    """At most one part in ten thousand, and the same each time that it is asked."""
+    waiting = WaitForPodsReady(
+        requeuing_strategy=RequeuingStrategy(backoff_base_seconds=1000, backoff_max_seconds=9000)
+    )
+    times = {uid: pods_ready.back_off(waiting, 2, uid) for uid in ("a", "b", "c")}
+    assert len(set(times.values())) == 3
+    assert all(2000 <= seconds <= 2000.2 for seconds in times.values())
+    assert times == {uid: pods_ready.back_off(waiting, 2, uid) for uid in times}
+    assert pods_ready.back_off(waiting, 99, "a") <= 9000.9

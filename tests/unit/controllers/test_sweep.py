@@ -18,6 +18,7 @@ from admission.controllers.errands import Errands
 from admission.controllers.inbox import Observed
 from admission.controllers.store import key_of
 from admission.controllers.sweep import Find, Sweep
+from admission.controllers.tokens import OfDecision
 from admission.controllers.wakes import Wakes
 from admission.jobs.registry import adapters
 from admission.kube.informers import Upserted
@@ -147,6 +148,48 @@ def forget_deactivation(world: World) -> None:
     world.clean()
 
 
+def hold(world: World) -> model.Uid:
+    """The Workload holds quota, and the core knows it."""
+    held = workload().admitted().obj
+    metadata = msgspec.structs.replace(held.metadata, resource_version="99")
+    held = msgspec.structs.replace(held, metadata=metadata)
+    world.put(held)
+    world.cluster.tell(held)
+    for queue in (*world.cluster.tables.cluster_queues, *world.cluster.tables.local_queues):
+        world.up_to_date(queue)
+    world.clean()
+    return model.Uid("uid-w")
+
+
+def forget_held_quota(world: World) -> None:
+    state = world.cluster.state
+    state.release(state.workloads[hold(world)])
+
+
+def count_quota_of_nobody(world: World) -> None:
+    state = world.cluster.state
+    record = state.workloads[model.Uid("uid-w")]
+    state.admit(record, model.Admission(model.ClusterQueueName("cq"), (), NOW, admitted=True))
+
+
+def miscount_queue(world: World) -> None:
+    hold(world)
+    queue = world.cluster.state.books.queues[model.ClusterQueueName("cq")]
+    for unit, account in queue.node.accounts.items():
+        account.usage += 1
+        queue.reserved[unit] = queue.reserved.get(unit, 0) + 1
+
+
+def miscount_cohort(world: World) -> None:
+    queue = cluster_queue(cohort="tree")
+    metadata = msgspec.structs.replace(queue.metadata, generation=2, resource_version="99")
+    world.put(finalized(msgspec.structs.replace(queue, metadata=metadata)))
+    hold(world)
+    world.cluster.state.settle()
+    for account in world.cluster.state.books.forest.cohorts[model.CohortName("tree")].accounts.values():
+        account.usage += 1
+
+
 def forget_status(world: World) -> None:
     queue = world.cluster.tables.cluster_queues.get("", "cq")
     assert queue is not None
@@ -177,6 +220,10 @@ CASES = [
     Case("a pod that takes room that the core does not know of", forget_pod, "Pod"),
     Case("a job without its Workload", forget_job, "Gang"),
     Case("a Workload with a rule to be applied", forget_deactivation, "WorkloadRules"),
+    Case("quota that is held and not counted", forget_held_quota, "HeldQuota"),
+    Case("quota that counts though nobody holds it", count_quota_of_nobody, "HeldQuota"),
+    Case("a ClusterQueue whose usage does not add up", miscount_queue, "Usage"),
+    Case("a cohort whose usage does not add up", miscount_cohort, "Usage"),
     Case("a status that is out of date", forget_status, "ClusterQueueStatus"),
     Case("a finalizer that is missing", forget_finalizer, "Finalizer"),
 ]
@@ -186,6 +233,36 @@ CASES = [
 def test_what_was_forgotten_is_found(world: World, case: Case) -> None:
     case.spoil(world)
     assert case.want in world.found()
+
+
+def test_what_is_held_and_counted_is_in_order(world: World) -> None:
+    hold(world)
+    assert world.found() == []
+
+
+@pytest.mark.parametrize("spoil", [forget_held_quota, count_quota_of_nobody])
+def test_quota_that_was_counted_wrong_is_put_right(world: World, spoil: Callable[[World], None]) -> None:
+    spoil(world)
+    world.found()
+    state = world.cluster.state
+    record = state.workloads[model.Uid("uid-w")]
+    assert (record.admission is None) is (record.workload.admission is None)
+    assert set(state.books.queues[model.ClusterQueueName("cq")].holding) == {record.uid} - (
+        set() if record.workload.admission else {record.uid}
+    )
+
+
+def test_usage_that_does_not_add_up_puts_the_core_in_doubt(world: World) -> None:
+    miscount_queue(world)
+    world.found()
+    assert world.cluster.doubt is not None
+    assert "ClusterQueue cq" in str(world.cluster.doubt.cause)
+
+
+def test_an_admission_on_its_way_is_no_quota_of_nobody(world: World) -> None:
+    count_quota_of_nobody(world)
+    world.writes.busy |= {OfDecision("uid-w")}
+    assert "HeldQuota" not in world.found()
 
 
 def test_what_was_found_once_is_mended(world: World) -> None:

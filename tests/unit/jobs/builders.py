@@ -174,6 +174,7 @@ class World:
     classes: tuple[devices.DeviceClass, ...] = ()
     claims: dict[str, devices.ResourceClaim] = field(default_factory=dict)
     claim_templates: dict[str, devices.ResourceClaimTemplate] = field(default_factory=dict)
+    is_ending: bool = False
     ns_labels: dict[str, str] = field(default_factory=lambda: {"kubernetes.io/metadata.name": NS})
     done: list[Effect] = field(default_factory=list)
     version: int = 10
@@ -213,6 +214,9 @@ class World:
 
     def namespace_labels(self, namespace: str) -> dict[str, str]:
         return self.ns_labels
+
+    def namespace_is_ending(self, namespace: str) -> bool:
+        return self.is_ending
 
     def local_queue(self, namespace: str, name: str) -> kueue.LocalQueue | None:
         return kueue.LocalQueue() if name in self.queues else None

@@ -678,3 +678,8 @@ def test_a_gate_lifted_on_the_workload_stays_lifted() -> None:
     world.change("Workload", world.wl["metadata"]["name"], {"metadata": {"annotations": None}})
     world.settle()
     assert gates_of(world) is None
+
+
+def test_in_a_namespace_that_is_being_deleted_no_workload_is_made() -> None:
+    world = World(is_ending=True).put(job())
+    assert world.settle().workloads() == []

@@ -61,3 +61,9 @@ def test_the_server_says_how_long_to_wait() -> None:
     body = msgspec.json.encode({"code": 429, "details": {"retryAfterSeconds": 3}})
     assert errors.from_answer(429, body).retry_after == 3
     assert errors.from_answer(429, b"", "Wed, 21 Oct 2026 07:28:00 GMT").retry_after is None
+
+
+def test_a_namespace_that_is_being_deleted_takes_nothing_new() -> None:
+    details = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
+    body = msgspec.json.encode({"code": 403, "reason": "Forbidden", "message": "no", "details": details})
+    assert type(errors.from_answer(403, body)) is errors.NamespaceEnding
