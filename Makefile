@@ -66,15 +66,17 @@ lint: $(READY)  ## ruff, mypy --strict, import contracts, stale generated files
 	$(BIN)/python -m admission.api.crds --check
 	$(BIN)/python -m admission.api.crds --overlay --check
 	$(BIN)/python -m admission.webhook.configuration --check
+	$(BIN)/python -m publishing --check
 
 format: $(READY)  ## Let ruff lay out the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-generate: $(READY)  ## The manifests that are made from the code
+generate: $(READY)  ## The manifests, the chart and the reference that are made from the code
 	$(BIN)/python -m admission.api.crds
 	$(BIN)/python -m admission.api.crds --overlay
 	$(BIN)/python -m admission.webhook.configuration
+	$(BIN)/python -m publishing
 
 lock: $(READY)  ## New exact versions, with hashes, from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv==0.13.9
