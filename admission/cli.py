@@ -190,6 +190,16 @@ def topology(kubeconfig: str | None, output: str, *, hosts: bool) -> None:
     command.run(kubeconfig, output, with_hosts=hosts)
 
 
+@cli.command("log-level")
+@click.argument("level", type=click.Choice(["debug", "info", "warning", "error"]))
+@click.option("--pid", default=1, show_default=True, help="A process of Muster; those below it are told as well.")
+def log_level(level: str, pid: int) -> None:
+    """Change how much is logged, while Muster runs: inside its container, or wherever its processes are."""
+    from admission.commands import levels as command
+
+    command.run(level, pid)
+
+
 def main() -> None:
     """Entry point."""
     from admission import lifeline

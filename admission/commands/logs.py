@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from admission.commands import levels
+
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=str)
 
@@ -41,11 +43,11 @@ class JsonLines(logging.Formatter):
 
 
 def configure(process: str, *, verbose: bool = False) -> None:
-    """Send all logging of this process to standard error."""
+    """Send all logging of this process to standard error; how much can be changed while it runs (`levels`)."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(process))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.DEBUG if verbose else logging.INFO)
+    levels.listen(logging.DEBUG if verbose else logging.INFO)
     for noisy in ("urllib3", "asyncio", "kubernetes", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

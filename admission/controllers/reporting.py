@@ -18,6 +18,7 @@ from admission.controllers.queue_metrics import QueueMetrics
 from admission.controllers.store import Key
 from admission.controllers.surroundings import Surroundings
 from admission.controllers.tallies import Line, Tallies, unadmitted
+from admission.controllers.telling import Telling
 from admission.controllers.workload_metrics import Place
 from queues.core import model
 from queues.core.reasons import Reason
@@ -61,6 +62,7 @@ class Reporting:
         self._surroundings = Surroundings()
         self._tallies = Tallies()
         self._counted_cohorts: set[str] = set()
+        self._telling = Telling()
         self._queues = QueueMetrics(cluster, self._tallies, cluster.settings, metrics.role)
         # The numbers of a core in doubt are nobody's; there are new ones in a moment.
         metrics.at_scrape(lambda: () if cluster.doubt is not None else self._queues.read())
@@ -90,6 +92,7 @@ class Reporting:
         if not self._tells:
             return
         news = tuple(chronicle.news(before, present, now))
+        self._telling.tell(*news, workload=workload)
         self._count(None if before is None else before.workload, workload, news)
         if self._journal is not None:
             self._journal.put(*news, chronicle.row(present), *chronicle.use(before, present, now))
@@ -100,8 +103,10 @@ class Reporting:
         if present is None:
             return
         self._tallies.put(Key(workload.metadata.namespace, workload.metadata.name), _line(present))
+        decision = chronicle.held(present, reason, now)
+        self._telling.tell(decision)
         if self._journal is not None:
-            self._journal.put(chronicle.held(present, reason, now), chronicle.row(present))
+            self._journal.put(decision, chronicle.row(present))
 
     def present(self, workload: Workload, reason: Reason | None) -> Present | None:
         uid = model.Uid(workload.metadata.uid)
@@ -258,6 +263,7 @@ class Reporting:
         told = tuple(chronicle.ended(before, after, now))
         for entry in told:
             if isinstance(entry, entries.Decision):
+                self._telling.tell(entry)
                 workload = before.workload if after is None else after
                 place = self._place(entry.cluster_queue, workload)
                 self._metrics.workloads.step(entry, before.workload, workload, place)
