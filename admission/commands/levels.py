@@ -75,12 +75,8 @@ def run(level: str, process: int) -> None:
     if sys.platform != "linux":
         raise Fault("the level can be changed on Linux only; start with --verbose instead", 2)
     if not is_listening(process, number(level)):
-        raise Fault(
-            f"process {process} is no process of Muster, or not one that may be told; name it with --pid", USAGE
-        )
+        raise Fault(f"process {process} is no process of Muster that can be told; name it with --pid", 2)
     try:
         os.kill(process, number(level))
     except PermissionError as error:
-        raise Fault(
-            f"process {process} may not be told: {error.strerror}; ask as the user that runs it", NOT_ALLOWED
-        ) from error
+        raise Fault(f"process {process} may not be told: {error.strerror}; ask as the user that runs it", 4) from error
