@@ -6,31 +6,31 @@ with a traceback.
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from admission.commands.options import (
+    Kubectl,
+    cluster_options,
+    completing,
+    everywhere_option,
+    kubeconfig_option,
+    output_option,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-kubeconfig_option = click.option(
-    "--kubeconfig",
-    type=click.Path(dir_okay=False),
-    help="How to reach the cluster. Default: $KUBECONFIG, the pod's service account, or ~/.kube/config.",
-)
+    from admission.commands.reach import Reach
+
 config_option = click.option(
     "--config",
     type=click.Path(dir_okay=False),
     help="Settings: Kueue's Configuration (config.kueue.x-k8s.io/v1beta2), with a section 'muster' beside it.",
-)
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Form of the answer.",
 )
 
 
@@ -54,10 +54,13 @@ def narrowing_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return only_option(without(command))
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Kubectl, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="muster-queue", prog_name="muster")
 def cli() -> None:
-    """Muster: job queueing admission for GPU clusters on Kubernetes."""
+    """Muster: job queueing admission for GPU clusters on Kubernetes.
+
+    Commands for people take kubectl's --kubeconfig, --context, --namespace, --as and -o, before their name or after it.
+    """
 
 
 @cli.command()
@@ -159,35 +162,149 @@ def migrate(config: str | None, url: str | None, revision: str) -> None:
 
 
 @cli.command()
-@kubeconfig_option
+@cluster_options
 @output_option
-def queues(kubeconfig: str | None, output: str) -> None:
-    """Show the ClusterQueues: quota, use, what is borrowed, who waits."""
-    from admission.commands import queues as command
+@everywhere_option
+@click.argument("names", metavar="[NAME...]", nargs=-1, shell_complete=completing("cluster_queues"))
+def queues(reach: Reach, form: str, names: tuple[str, ...], *, everywhere: bool) -> None:
+    """Show the ClusterQueues: quota, use, what is borrowed, who waits.
 
-    command.run(kubeconfig, output)
+    With -n or -A the LocalQueues of a namespace, or of all.
+    """
+    from admission.commands import queues as command
+    from admission.commands.output import Form
+
+    command.run(reach, Form(form), names, everywhere=everywhere)
 
 
 @cli.command()
-@kubeconfig_option
+@cluster_options
 @output_option
-@click.argument("workload", metavar="NAMESPACE/NAME")
-def explain(kubeconfig: str | None, output: str, workload: str) -> None:
+@everywhere_option
+@click.option("-q", "--queue", default="", shell_complete=completing("local_queues"), help="Of this LocalQueue.")
+@click.option("--cluster-queue", default="", shell_complete=completing("cluster_queues"), help="Of this ClusterQueue.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(
+        ["Pending", "QuotaReserved", "Admitted", "Evicted", "Inactive", "Finished"], case_sensitive=False
+    ),
+    help="In this state; may be given several times.",
+)
+@click.option("-l", "--selector", help="With these labels, as for kubectl.")
+def workloads(  # one for each option
+    reach: Reach,
+    form: str,
+    queue: str,
+    cluster_queue: str,
+    states: tuple[str, ...],
+    selector: str | None,
+    *,
+    everywhere: bool,
+) -> None:
+    """List workloads: their queue, their state, and why they wait."""
+    from admission.commands import workloads as command
+    from admission.commands.output import Form
+
+    wanted = command.Filter(queue, cluster_queue, tuple(state.lower() for state in states))
+    command.run(reach, Form(form), wanted, selector, everywhere=everywhere)
+
+
+@cli.command()
+@cluster_options
+@output_option
+@click.argument("workload", metavar="[NAMESPACE/]NAME", shell_complete=completing("workloads"))
+def explain(reach: Reach, form: str, workload: str) -> None:
     """Say why a workload waits, or what it was given: NAME is that of a Workload, or of its Job or pod."""
     from admission.commands import explain as command
+    from admission.commands.output import Form
 
-    command.run(kubeconfig, workload, output)
+    command.run(reach, workload, Form(form))
 
 
 @cli.command()
-@kubeconfig_option
+@cluster_options
 @output_option
-@click.option("--hosts", is_flag=True, help="Show single hosts as well.")
-def topology(kubeconfig: str | None, output: str, *, hosts: bool) -> None:
+@click.option("--hosts", is_flag=True, help="Show single hosts as well, as -o wide does.")
+def topology(reach: Reach, form: str, *, hosts: bool) -> None:
     """Show the tree of topology domains with free and used GPUs, and what is wrong with it."""
     from admission.commands import topology as command
+    from admission.commands.output import Form
 
-    command.run(kubeconfig, output, with_hosts=hosts)
+    command.run(reach, Form(form), with_hosts=hosts)
+
+
+@cli.command()
+@cluster_options
+@output_option
+@click.option("--from", "since", metavar="TIME", help="2026-01-31, 2026-01-31T12:00:00Z, or how long ago: 7d, 12h.")
+@click.option("--to", "until", metavar="TIME", help="The same. Default: now.")
+@click.option("--by", type=click.Choice(["queue", "namespace"]), default="queue", show_default=True)
+def usage(reach: Reach, form: str, since: str | None, until: str | None, by: str) -> None:
+    """Show resource-hours held, such as GPU-hours, of the last day or between two times."""
+    from admission.commands import usage as command
+    from admission.commands.output import Form
+
+    command.run(reach, Form(form), since, until, by)
+
+
+queues_argument = click.argument(
+    "queues", metavar="KIND NAME... | KIND/NAME...", nargs=-1, shell_complete=completing("queues")
+)
+
+
+@cli.command()
+@cluster_options
+@click.option("--drain", is_flag=True, help="Evict what runs as well.")
+@click.option("--wait", is_flag=True, help="With --drain: until nothing holds quota there any more.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds to wait at most.")
+@queues_argument
+def hold(reach: Reach, queues: tuple[str, ...], timeout: float, *, drain: bool, wait: bool) -> None:
+    """Start nothing more from queues: clusterqueue (cq) or localqueue (lq). What runs goes on."""
+    from admission.commands import holding as command
+
+    command.run(reach, queues, command.DRAIN if drain else command.HOLD, timeout if wait else None)
+
+
+@cli.command()
+@cluster_options
+@queues_argument
+def resume(reach: Reach, queues: tuple[str, ...]) -> None:
+    """Let queues that were held go on."""
+    from admission.commands import holding as command
+
+    command.run(reach, queues, command.NONE)
+
+
+@cli.command()
+@cluster_options
+@output_option
+@click.option("--class", "class_name", metavar="NAME", shell_complete=completing("priority_classes"))
+@click.argument("workload", metavar="[NAMESPACE/]NAME", shell_complete=completing("workloads"))
+@click.argument("number", metavar="[NUMBER]", type=click.IntRange(-(2**31), 2**31 - 1), required=False)
+def priority(reach: Reach, form: str, workload: str, number: int | None, class_name: str | None) -> None:
+    """Show the priority of a workload, or give it a number or a WorkloadPriorityClass."""
+    from admission.commands import priority as command
+    from admission.commands.output import Form
+
+    if number is not None and class_name is not None:
+        raise click.UsageError("give a number or a --class, not both")
+    command.run(reach, Form(form), workload, number, class_name)
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that completes `muster` in a shell: source <(muster completion bash)."""
+    from admission.commands import completion as command
+
+    click.echo(command.script(cli, shell))
+
+
+def _called() -> str:
+    """As a plugin of kubectl it is called `kubectl muster`."""
+    return "kubectl muster" if Path(sys.argv[0]).name.startswith("kubectl-") else "muster"
 
 
 @cli.command("log-level")
@@ -200,13 +317,24 @@ def log_level(level: str, pid: int) -> None:
     command.run(level, pid)
 
 
+def complete_for_kubectl() -> None:
+    """`kubectl_complete-muster WORD...`: kubectl runs this where somebody completes `kubectl muster`."""
+    from admission.commands import completion as command
+
+    command.for_kubectl(cli, sys.argv[1:])
+
+
 def main() -> None:
     """Entry point."""
     from admission import lifeline
     from admission.commands.faults import Fault
 
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name=_called(), standalone_mode=False)
+    except BrokenPipeError:
+        # Who read the answer has seen enough; nor may the interpreter find out at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except SystemExit as end:  # so gunicorn ends
         if end.code in {0, None}:
             lifeline.leave()

@@ -20,8 +20,11 @@ from admission.api import names
 from admission.api.core import Event
 from admission.api.kueue import Workload
 from admission.api.meta import find_condition, is_true
-from admission.commands.faults import Fault, told
-from admission.commands.queues import console
+from admission.commands import inspecting, output
+from admission.commands.faults import NOT_FOUND, Fault, told
+from admission.commands.naming import namespace_and_name
+from admission.commands.output import Form
+from admission.commands.reach import Reach
 from admission.commands.surroundings import dev_inspection
 
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ _STATES = (
 def explanation(workload: Workload, cluster_queue: str, events: Iterable[Event] = ()) -> Explanation:
     """Everything that the objects say; positions are added by the caller."""
     status, spec, meta = workload.status, workload.spec, workload.metadata
-    state, reason, message = _state(workload)
+    word, reason, message = state(workload)
     owner = meta.controller or next(iter(meta.owner_references), None)
     admission = status.admission
     given = {assignment.name: assignment for assignment in (admission.pod_set_assignments if admission else ())}
@@ -101,7 +104,7 @@ def explanation(workload: Workload, cluster_queue: str, events: Iterable[Event] 
         cluster_queue=admission.cluster_queue if admission else cluster_queue,
         priority=spec.priority or 0,
         created=meta.creation_timestamp or "",
-        state=state,
+        state=word,
         reason=reason,
         message=message,
         requeue_at=(status.requeue_state.requeue_at or "") if status.requeue_state else "",
@@ -112,7 +115,8 @@ def explanation(workload: Workload, cluster_queue: str, events: Iterable[Event] 
     )
 
 
-def _state(workload: Workload) -> tuple[str, str, str]:
+def state(workload: Workload) -> tuple[str, str, str]:
+    """Its state in one word, and the reason and message of the condition that says why."""
     conditions = workload.status.conditions
     for kind, word in _STATES:
         found = find_condition(conditions, kind)
@@ -143,18 +147,27 @@ def newest(workloads: Iterable[Workload], owner: str) -> Workload | None:
     )
 
 
-async def _read(kubeconfig: str | None, namespace: str, name: str) -> Explanation:
-    from admission.kube.client import NotFound, connect
-    from admission.kube.errors import ApiError
-    from admission.kube.resources import EVENTS, LOCAL_QUEUES, WORKLOADS
+async def find(client: Client, namespace: str, name: str) -> Workload:
+    """The Workload of this name, else the newest of a job or pod of this name."""
+    from admission.kube.errors import NotFound
+    from admission.kube.resources import WORKLOADS
 
-    async with await connect(kubeconfig, component="cli") as client:
-        try:
-            workload: Workload | None = await client.get(WORKLOADS, namespace, name)
-        except NotFound:
-            workload = newest((await client.list(WORKLOADS, namespace)).items, name)
-        if workload is None:
-            raise Fault(f"there is no Workload {namespace}/{name}, nor one of a job or pod of this name", 2)
+    try:
+        return await client.get(WORKLOADS, namespace, name)
+    except NotFound:
+        workload = newest((await client.list(WORKLOADS, namespace)).items, name)
+    if workload is None:
+        raise Fault(f"there is no Workload {namespace}/{name}, nor one of a job or pod of this name", NOT_FOUND)
+    return workload
+
+
+async def _read(reach: Reach, text: str) -> Explanation:
+    from admission.kube.errors import ApiError, NotFound
+    from admission.kube.resources import EVENTS, LOCAL_QUEUES
+
+    async with reach.client() as client:
+        namespace, name = namespace_and_name(text, client.namespace)
+        workload = await find(client, namespace, name)
         cluster_queue = ""
         with contextlib.suppress(NotFound):
             if workload.spec.queue_name:
@@ -173,14 +186,8 @@ async def _read(kubeconfig: str | None, namespace: str, name: str) -> Explanatio
 
 async def _with_inspection(client: Client, found: Explanation) -> Explanation | None:
     """What the inspection API adds; None where it is not installed, or does not know of the workload yet."""
-    from admission.kube.errors import ApiError
-
-    path = f"/apis/{names.INSPECTION_GROUP}/v1/workloads/{found.namespace}/{found.name}"
-    try:
-        answer: dict[str, Any] = msgspec.json.decode(await client.raw("GET", path))
-    except ApiError:
-        return None
-    return inspected(found, answer)
+    answer = await inspecting.ask(client, f"workloads/{found.namespace}/{found.name}")
+    return None if answer is None else inspected(found, answer)
 
 
 def inspected(found: Explanation, answer: dict[str, Any]) -> Explanation | None:
@@ -227,7 +234,6 @@ async def _with_positions(client: Client, found: Explanation) -> Explanation | N
 
 def page(found: Explanation) -> RenderableType:
     """The explanation for a terminal."""
-    from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -253,25 +259,19 @@ def page(found: Explanation) -> RenderableType:
     for title, value in rows.items():
         if value:
             facts.add_row(title, value)
-    pods = Table("Pod set", "Pods", "Flavors", "Takes", box=SIMPLE_HEAD, header_style="bold")
+    pods = output.table("Pod set", "Pods", "Flavors", "Takes", right=("Pods",))
     for pod_set in found.pod_sets:
         flavors = ", ".join(f"{resource}: {flavor}" for resource, flavor in pod_set.flavors.items())
         usage = ", ".join(f"{resource} {total}" for resource, total in pod_set.usage.items())
         pods.add_row(pod_set.name, str(pod_set.count), flavors, usage)
-    return Group(facts, pods, *(Text(line, style="dim") for line in found.events))
+    return Group(facts, Text(), pods, *(Text(line, style="dim") for line in found.events))
 
 
-def run(kubeconfig: str | None, workload: str, output: str) -> None:
-    """`muster explain NAMESPACE/NAME`."""
-    namespace, slash, name = workload.partition("/")
-    if not (namespace and slash and name) or "/" in name:
-        raise Fault(f"{workload!r} is not NAMESPACE/NAME", 2)
+def run(reach: Reach, workload: str, form: Form) -> None:
+    """`muster explain NAME`."""
     with told():
-        found = asyncio.run(_read(kubeconfig, namespace, name))
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(asdict(found))).decode())
-    else:
-        console().print(page(found))
+        found = asyncio.run(_read(reach, workload))
+    output.show(form, asdict(found), lambda: [page(found)])
     if found.state == "Pending" and found.queue and found.position_in_cluster_queue is None:
         where = dev_inspection()
         hint = f"; the muster dev of this machine shows it at {where}" if where else ""

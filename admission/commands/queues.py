@@ -1,32 +1,29 @@
 """Shows the ClusterQueues as the cluster's objects have them: quota, use, what is borrowed, and who waits for what.
 
 Read with the rights of the one who asks, from the API server alone, so it works from anywhere and while Muster is down.
-How long somebody waits comes from the inspection API where that is installed. It changes nothing.
+How long somebody waits comes from the inspection API where that is installed; who may not see ClusterQueues sees the
+LocalQueues of a namespace. It changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-
-import click
-import msgspec
 
 from admission.api import names
 from admission.api.kueue import ClusterQueue, LocalQueue, Workload
 from admission.api.meta import find_condition, is_true
-from admission.commands.faults import told
+from admission.commands import inspecting, output
+from admission.commands.faults import NOT_ALLOWED, NOT_FOUND, Fault, told
+from admission.commands.output import Form
+from admission.commands.reach import Reach
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import RenderableType
     from rich.table import Table
-
-    from admission.kube.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +56,52 @@ class QueueView:
     waiting: dict[str, int] = field(default_factory=dict)
     local_queues: tuple[str, ...] = ()
     longest_wait_seconds: int | None = None
+    stop_policy: str = "None"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueueView:
+    """A LocalQueue as its own status has it."""
+
+    namespace: str
+    name: str
+    cluster_queue: str
+    active: bool
+    message: str
+    pending: int
+    reserving: int
+    admitted: int
+    stop_policy: str = "None"
+    usage: dict[str, str] = field(default_factory=dict)
+
+
+def local_views(queues: Iterable[LocalQueue]) -> list[LocalQueueView]:
+    """One view for each LocalQueue, by namespace and name."""
+    return [
+        _local_view(queue)
+        for queue in sorted(queues, key=lambda queue: (queue.metadata.namespace, queue.metadata.name))
+    ]
+
+
+def _local_view(queue: LocalQueue) -> LocalQueueView:
+    status = queue.status
+    active = find_condition(status.conditions, names.ACTIVE)
+    return LocalQueueView(
+        namespace=queue.metadata.namespace,
+        name=queue.metadata.name,
+        cluster_queue=queue.spec.cluster_queue,
+        active=active is not None and active.status == "True",
+        message=active.message if active is not None else "not looked at yet",
+        pending=status.pending_workloads,
+        reserving=status.reserving_workloads,
+        admitted=status.admitted_workloads,
+        stop_policy=queue.spec.stop_policy or "None",
+        usage={
+            f"{flavor.name} {use.name}": str(use.total)
+            for flavor in status.flavors_reservation
+            for use in flavor.resources
+        },
+    )
 
 
 def views(
@@ -122,82 +165,117 @@ def _view(queue: ClusterQueue, local_queues: list[str], waiting: Counter[str]) -
         quotas=tuple(quotas),
         waiting=dict(sorted(waiting.items())),
         local_queues=tuple(local_queues),
+        stop_policy=queue.spec.stop_policy or "None",
     )
 
 
-def table(found: list[QueueView]) -> Table:
-    """The views as a table for a terminal."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+def page(found: list[QueueView], form: Form = Form.TABLE) -> RenderableType:
+    """The figures as a table for a terminal, and below it what cannot go into a narrow column."""
+    from rich.console import Group
     from rich.text import Text
 
-    shown = Table("ClusterQueue", "Cohort", "Flavor and resource", box=SIMPLE_HEAD, header_style="bold")
-    for title in ("Used / quota", "Admitted", "Pending"):
-        shown.add_column(title, justify="right")
-    shown.add_column("Waiting for")
+    notes = [(view, note) for view in found if (note := _note(view))]
+    lines = [Text(f"{view.name}: {note}", style="" if view.active else "red") for view, note in notes]
+    return Group(table(found, form), *([Text(), *lines] if lines else []))
+
+
+def table(found: list[QueueView], form: Form = Form.TABLE) -> Table:
+    """One row for each quota, the queue's own figures in the first."""
+    from rich.text import Text
+
+    wide = form is Form.WIDE
+    titles = ["ClusterQueue", "Flavor", "Resource", "Used / quota", "Run", "Wait"]
+    if wide:
+        titles[1:1] = ["Cohort", "Stop policy"]
+        titles.append("LocalQueues")
+    shown = output.table(*titles, right=("Used / quota", "Run", "Wait"))
     for view in found:
-        waiting = ", ".join(f"{reason} {count}" for reason, count in view.waiting.items())
-        if view.longest_wait_seconds is not None and waiting:
-            waiting += f" (longest {timedelta(seconds=view.longest_wait_seconds)})"
-        if not view.active:
-            waiting = view.message
-        rows: list[Quota | None] = [*view.quotas] or [None]
-        for index, quota in enumerate(rows):
+        for index, quota in enumerate([*view.quotas] or [None]):
             first = index == 0
             name = Text(view.name if first else "", style="" if view.active else "red")
-            what, figures = ("", "") if quota is None else (f"{quota.flavor} {quota.resource}", _figures(quota))
-            counts = (str(view.admitted), str(view.pending), waiting) if first else ("", "", "")
-            shown.add_row(name, view.cohort if first else "", what, figures, *counts)
+            held = () if not wide else (view.cohort, view.stop_policy) if first else ("", "")
+            what = ("", "", "") if quota is None else (quota.flavor, quota.resource, _figures(quota))
+            counts = (str(view.admitted), str(view.pending)) if first else ("", "")
+            last = () if not wide else (", ".join(view.local_queues),) if first else ("",)
+            shown.add_row(name, *held, *what, *counts, *last)
     return shown
+
+
+def _note(view: QueueView) -> str:
+    """Why it is not active, or what is waited for in it."""
+    if not view.active:
+        return f"not active, {view.message}"
+    waiting = ", ".join(f"{reason} {count}" for reason, count in view.waiting.items())
+    if view.longest_wait_seconds is not None and waiting:
+        waiting += f" (longest {output.age(view.longest_wait_seconds)})"
+    held = "" if view.stop_policy == "None" else f"on hold ({view.stop_policy})"
+    return "; ".join(filter(None, (held, waiting and f"waiting {waiting}")))
 
 
 def _figures(quota: Quota) -> str:
     text = f"{quota.reserved} / {quota.nominal}"
-    return text if quota.borrowed == "0" else f"{text}, {quota.borrowed} borrowed"
+    return text if quota.borrowed == "0" else f"{text} (+{quota.borrowed})"
 
 
-async def _read(kubeconfig: str | None) -> list[QueueView]:
-    from admission.kube.client import connect
+def local_table(found: list[LocalQueueView], form: Form = Form.TABLE) -> Table:
+    from rich.text import Text
+
+    wide = form is Form.WIDE
+    titles = ["Namespace", "LocalQueue", "ClusterQueue", *(("Stop policy",) if wide else ()), "Run", "Wait", "In use"]
+    shown = output.table(*titles, right=("Run", "Wait"))
+    for view in found:
+        name = Text(view.name, style="" if view.active else "red")
+        use = ", ".join(f"{what} {total}" for what, total in view.usage.items() if total != "0")
+        policy = (view.stop_policy,) if wide else ()
+        says = use if view.active else view.message
+        shown.add_row(view.namespace, name, view.cluster_queue, *policy, str(view.admitted), str(view.pending), says)
+    return shown
+
+
+async def _read(reach: Reach, chosen: Sequence[str]) -> list[QueueView]:
+    from admission.kube.errors import Forbidden
     from admission.kube.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 
-    async with await connect(kubeconfig, component="cli") as client:
-        queues, local_queues, workloads = await asyncio.gather(
-            client.list(CLUSTER_QUEUES), client.list(LOCAL_QUEUES), client.list(WORKLOADS)
-        )
+    async with reach.client() as client:
+        try:
+            queues, local_queues, workloads = await asyncio.gather(
+                client.list(CLUSTER_QUEUES), client.list(LOCAL_QUEUES), client.list(WORKLOADS)
+            )
+        except Forbidden as error:
+            message = f"you may not see all queues ({error.message}); -n NAMESPACE shows the LocalQueues there"
+            raise Fault(message, NOT_ALLOWED) from error
         found = views(queues.items, local_queues.items, workloads.items)
-        return with_waits(found, await _inspected(client))
-
-
-async def _inspected(client: Client) -> dict[str, Any]:
-    """What the inspection API says of the queues; nothing where it is not installed, or not for this user."""
-    from admission.kube.errors import ApiError
-
-    try:
-        answer = await client.raw("GET", f"/apis/{names.INSPECTION_GROUP}/v1/queues")
-    except ApiError:
-        return {}
-    decoded: dict[str, Any] = msgspec.json.decode(answer)
-    return decoded
+        if missing := set(chosen) - {view.name for view in found}:
+            raise Fault(f"there is no ClusterQueue {', '.join(sorted(missing))}", NOT_FOUND)
+        found = [view for view in found if not chosen or view.name in chosen]
+        return with_waits(found, await inspecting.ask(client, "queues") or {})
 
 
 def with_waits(found: list[QueueView], answer: dict[str, Any]) -> list[QueueView]:
-    """The views with the longest wait in each queue."""
+    """The views with the longest wait in each queue, as the inspection API says it."""
     waits = {each["name"]: each.get("longestWaitSeconds") for each in answer.get("items") or ()}
     return [replace(view, longest_wait_seconds=waits.get(view.name)) for view in found]
 
 
-def console() -> Console:
-    """For standard output; wide where that is no terminal, so that nothing is cut off in a pipe."""
-    from rich.console import Console
+async def _read_local(reach: Reach, chosen: Sequence[str], *, everywhere: bool) -> list[LocalQueueView]:
+    from admission.kube.resources import LOCAL_QUEUES
 
-    return Console(width=None if sys.stdout.isatty() else 200)
+    async with reach.client() as client:
+        namespace = None if everywhere else client.namespace
+        found = local_views((await client.list(LOCAL_QUEUES, namespace)).items)
+    if missing := set(chosen) - {view.name for view in found}:
+        where = "" if everywhere else f" in namespace {namespace}"
+        raise Fault(f"there is no LocalQueue {', '.join(sorted(missing))}{where}", NOT_FOUND)
+    return [view for view in found if not chosen or view.name in chosen]
 
 
-def run(kubeconfig: str | None, output: str) -> None:
-    """`muster queues`."""
-    with told():
-        found = asyncio.run(_read(kubeconfig))
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode([asdict(view) for view in found])).decode())
+def run(reach: Reach, form: Form, chosen: Sequence[str], *, everywhere: bool) -> None:
+    """`muster queues`: all ClusterQueues, or the LocalQueues of a namespace that is named."""
+    if everywhere or reach.namespace is not None:
+        with told():
+            locals_ = asyncio.run(_read_local(reach, chosen, everywhere=everywhere))
+        output.show(form, [asdict(view) for view in locals_], lambda: [local_table(locals_, form)])
         return
-    console().print(table(found))
+    with told():
+        found = asyncio.run(_read(reach, chosen))
+    output.show(form, [asdict(view) for view in found], lambda: [page(found, form)])

@@ -7,26 +7,26 @@ It changes nothing, and what it calls wrong it leaves to people.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from admission.api import core, names
 from admission.api.kueue import ResourceFlavor, Topology, Workload
 from admission.api.meta import is_true
 from admission.api.topology_assignment import decode
+from admission.commands import output
 from admission.commands.faults import told
+from admission.commands.output import Form
+from admission.commands.reach import Reach
 from admission.controllers import observe
 from admission.jobs.pod_sets import pod_spec
 from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.tree import Tree
 
 #: Resources counted as GPUs where the settings do not say otherwise.
@@ -274,11 +274,10 @@ def _figures(domain: Domain) -> str:
     return f"{domain.free} of {domain.gpus} GPUs free, {nodes}{over}"
 
 
-async def _read(kubeconfig: str | None) -> list[FlavorTree]:
-    from admission.kube.client import connect
+async def _read(reach: Reach) -> list[FlavorTree]:
     from admission.kube.resources import NODES, PODS, RESOURCE_FLAVORS, TOPOLOGIES, WORKLOADS
 
-    async with await connect(kubeconfig, component="cli") as client:
+    async with reach.client() as client:
         topologies, flavors, nodes, workloads, pods = await asyncio.gather(
             client.list(TOPOLOGIES),
             client.list(RESOURCE_FLAVORS),
@@ -289,17 +288,16 @@ async def _read(kubeconfig: str | None) -> list[FlavorTree]:
     return trees(topologies.items, flavors.items, nodes.items, workloads.items, pods.items)
 
 
-def console() -> Console:
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 200)
-
-
-def as_json(found: list[FlavorTree]) -> str:
+def plain(found: list[FlavorTree]) -> list[dict[str, object]]:
+    """The trees with what is free in each domain, for programs."""
     raw = [asdict(each) for each in found]
     for each in raw:
         _add_free(each["root"])
-    return msgspec.json.format(msgspec.json.encode(raw)).decode()
+    return raw
+
+
+def as_json(found: list[FlavorTree]) -> str:
+    return msgspec.json.format(msgspec.json.encode(plain(found))).decode()
 
 
 def _add_free(domain: dict[str, object]) -> None:
@@ -309,15 +307,12 @@ def _add_free(domain: dict[str, object]) -> None:
         _add_free(each)
 
 
-def run(kubeconfig: str | None, output: str, *, with_hosts: bool) -> None:
-    """`muster topology`."""
+def run(reach: Reach, form: Form, *, with_hosts: bool) -> None:
+    """`muster topology`; wide shows single hosts as well."""
+    from rich.text import Text
+
     with told():
-        found = asyncio.run(_read(kubeconfig))
-    if output == "json":
-        click.echo(as_json(found))
-        return
-    screen = console()
-    if not found:
-        screen.print("No ResourceFlavor has a topology")
-    for each in found:
-        screen.print(drawn(each, with_hosts=with_hosts))
+        found = asyncio.run(_read(reach))
+    hosts = with_hosts or form is Form.WIDE
+    nothing = [Text("No ResourceFlavor has a topology")]
+    output.show(form, plain(found), lambda: [drawn(each, with_hosts=hosts) for each in found] or nothing)

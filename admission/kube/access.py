@@ -6,6 +6,7 @@ It never talks to the API server.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 #: Requests in flight to the API server; watches take one each.
 _CONNECTIONS: Final = 256
 
+_DEFAULT_NAMESPACE: Final = "default"
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
 
 class AccessError(Exception):
     """The kubeconfig or service account cannot be used."""
@@ -29,9 +33,13 @@ class AccessError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What the configuration was loaded with; `expire` says that it has to be loaded again from time to time."""
+    """What the configuration was loaded with; `expire` says that it has to be loaded again from time to time.
+
+    `namespace` is the one that is meant where none is named: of the context, or of the pod.
+    """
 
     loader: Any = None
+    namespace: str = _DEFAULT_NAMESPACE
 
     @property
     def expire(self) -> bool:
@@ -39,8 +47,11 @@ class Credentials:
         return self.loader is not None and user is not None and (self.loader.provider == "gcp" or "exec" in user)
 
 
-async def load(kubeconfig: str | None) -> tuple[Configuration, Credentials]:
-    """Configuration from `kubeconfig`; else from $KUBECONFIG, the service account, or the user's own kubeconfig."""
+async def load(kubeconfig: str | None, context: str | None = None) -> tuple[Configuration, Credentials]:
+    """Configuration from `kubeconfig`; else from $KUBECONFIG, the service account, or the user's own kubeconfig.
+
+    `context` is one of the kubeconfig's contexts; None: its current one.
+    """
     from kubernetes.aio import config
     from kubernetes.aio.client.configuration import Configuration
 
@@ -48,16 +59,31 @@ async def load(kubeconfig: str | None) -> tuple[Configuration, Credentials]:
     configuration.connection_pool_maxsize = _CONNECTIONS
     named = kubeconfig or os.environ.get("KUBECONFIG")
     try:
-        if named is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        if named is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             config.load_incluster_config(client_configuration=configuration)
-            return configuration, Credentials()
-        path = _existing(named)
+            return configuration, Credentials(namespace=_namespace_of_pod())
         loader = await config.load_kube_config(
-            str(path), client_configuration=configuration, persist_config=False, temp_file_path=None
+            _existing(named),
+            context=context,
+            client_configuration=configuration,
+            persist_config=False,
+            temp_file_path=None,
         )
+        namespace = loader.current_context["context"].get("namespace") or _DEFAULT_NAMESPACE
     except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
         raise AccessError(f"the cluster's credentials cannot be used: {error}") from error
-    return configuration, Credentials(loader)
+    return configuration, Credentials(loader, namespace)
+
+
+def contexts(kubeconfig: str | None) -> list[str]:
+    """The names of the contexts that there are to choose from."""
+    from kubernetes.aio import config
+
+    try:
+        found, _ = config.list_kube_config_contexts(_existing(kubeconfig or os.environ.get("KUBECONFIG")))
+    except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
+        raise AccessError(f"the kubeconfig cannot be used: {error}") from error
+    return [context["name"] for context in found]
 
 
 def blocking_client(kubeconfig: str | None) -> Any:
@@ -74,18 +100,29 @@ def blocking_client(kubeconfig: str | None) -> Any:
         if named is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             blocking.load_incluster_config(client_configuration=configuration)
         else:
-            path = str(_existing(named))
-            blocking.load_kube_config(path, client_configuration=configuration, persist_config=False)
+            blocking.load_kube_config(_existing(named), client_configuration=configuration, persist_config=False)
     except (blocking.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
         raise AccessError(f"the cluster's credentials cannot be used: {error}") from error
     return ApiClient(configuration)
 
 
-def _existing(named: str | None) -> Path:
-    path = Path(named).expanduser() if named else Path.home() / ".kube" / "config"
-    if not path.is_file():
-        raise AccessError(f"there is no kubeconfig {path}; name one with --kubeconfig")
-    return path
+def _existing(named: str | None) -> str:
+    """The kubeconfig, or several with the separator of paths between them, of which missing ones do not count."""
+    if not named:
+        paths = [Path.home() / ".kube" / "config"]
+    else:
+        paths = [Path(each).expanduser() for each in named.split(os.pathsep) if each]
+    found = [path for path in paths if path.is_file()]
+    if not found:
+        listed = ", ".join(map(str, paths))
+        raise AccessError(f"there is no kubeconfig {listed}; name one with --kubeconfig")
+    return os.pathsep.join(map(str, found))
+
+
+def _namespace_of_pod() -> str:
+    with contextlib.suppress(OSError):
+        return _NAMESPACE_FILE.read_text(encoding="utf-8").strip() or _DEFAULT_NAMESPACE
+    return _DEFAULT_NAMESPACE
 
 
 async def refresh(credentials: Credentials, configuration: Configuration) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Generic, Self, TypeVar
@@ -120,12 +120,20 @@ class Client:
         self._session = self._transport.session(user_agent=user_agent)
         self._pace = pace
         self._timeout = timeout
+        #: The one that is meant where none is named.
+        self.namespace = "default"
         self._refreshing: asyncio.Task[None] | None = None
 
     @property
     def server(self) -> str:
         """Address of the API server."""
         return str(self._configuration.host)
+
+    def impersonate(self, user: str, groups: Sequence[str] = ()) -> None:
+        """Ask as somebody else from now on, where the API server lets this user do so."""
+        self._session.headers.add("Impersonate-User", user)
+        for group in groups:
+            self._session.headers.add("Impersonate-Group", group)
 
     def keep_fresh(self, credentials: access.Credentials) -> None:
         """Renew short-lived credentials (exec plugins and the like) for as long as this client is open."""
@@ -332,15 +340,17 @@ async def connect(
     burst: int = 500,
     timeout: float = 30.0,  # noqa: ASYNC109  # of each request, not of this call
     component: str = "",
+    context: str | None = None,
 ) -> Client:
     """A client from a kubeconfig file, or from the pod's service account where none is named.
 
     Raises `access.AccessError` when the credentials cannot be read. Does not talk to the API server yet.
     """
-    configuration, credentials = await access.load(kubeconfig)
+    configuration, credentials = await access.load(kubeconfig, context)
     agent = f"muster/{_version()}" + (f" ({component})" if component else "")
     pace = Pace(qps, burst, asyncio.get_running_loop().time)
     client = Client(configuration, pace=pace, timeout=timeout, user_agent=agent)
+    client.namespace = credentials.namespace
     client.keep_fresh(credentials)
     return client
 

@@ -372,5 +372,5 @@ def test_an_unknown_workload_is_said_in_one_sentence(control_plane: ControlPlane
         control_plane.api.get("Workload", "none", "default")
     command = [sys.executable, "-m", "admission.cli", "explain", "default/none", "--kubeconfig"]
     ended = subprocess.run([*command, control_plane.kubeconfig], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert (ended.returncode, ended.stderr.count("\n")) == (3, 1)
     assert "there is no Workload default/none" in ended.stderr

@@ -93,17 +93,17 @@ def shown(renderable: Any) -> str:
 
 
 def test_the_table_says_why_a_queue_is_not_active() -> None:
-    text = shown(queues.table(queues.views([cluster_queue("cq", active=False), cluster_queue("b")], [], [])))
-    assert "flavor a100 is missing" in text
-    assert text.index(" b ") < text.index(" cq ")
+    text = shown(queues.page(queues.views([cluster_queue("cq", active=False), cluster_queue("b")], [], [])))
+    assert "cq: not active, flavor a100 is missing" in text
+    assert text.index("\nb ") < text.index("\ncq ")
 
 
 def test_the_inspection_api_adds_how_long_somebody_waits() -> None:
     waiting = [workload("w", WAITS)]
     found = queues.views([cluster_queue("cq")], [local_queue("lq", "cq")], waiting)
-    assert "longest" not in shown(queues.table(queues.with_waits(found, {})))
+    assert "longest" not in shown(queues.page(queues.with_waits(found, {})))
     told = queues.with_waits(found, {"items": [{"name": "cq", "longestWaitSeconds": 3700}]})
-    assert "WaitingForQuota 1 (longest 1:01:40)" in shown(queues.table(told))
+    assert "WaitingForQuota 1 (longest 61m)" in shown(queues.page(told))
 
 
 def test_the_inspection_api_adds_the_place_and_what_would_help() -> None:
