@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _MORE_ATTEMPTS = 3
 _FIRST_DELAY = 0.2
+#: For so many seconds together a conflict waits for the watch to tell the newer version.
+_WATCH_PAUSES = (0.02, 0.05, 0.1, 0.2, 0.4)
 
 
 class Fate(Enum):
@@ -100,6 +102,8 @@ class Events(Protocol):
 
 #: Is told of every call: its verb, the kind of the object and what became of it.
 Count = Callable[[str, str, str], None]
+#: Whether a newer version of the object than this one was observed.
+Overtaken = Callable[[Ref, str], bool]
 
 
 class Actor:
@@ -116,6 +120,8 @@ class Actor:
         deliver: Callable[[Answer], None],
         concurrency: int = 32,
         count: Count = lambda *_: None,
+        may_write: Callable[[], bool] = lambda: True,
+        is_overtaken: Overtaken = lambda *_: False,
     ) -> None:
         self._client = client
         self._resources = resources
@@ -124,6 +130,8 @@ class Actor:
         self._slots = asyncio.Semaphore(concurrency)
         self._concurrency = concurrency
         self._count = count
+        self._may_write = may_write
+        self._is_overtaken = is_overtaken
         self._busy: dict[Hashable, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -204,20 +212,33 @@ class Actor:
     async def _attempt(self, effect: Write) -> Outcome:
         try:
             async with self._slots:
+                if (obstacle := self._in_the_way(effect)) is not None:
+                    return obstacle
                 await self._call(effect)
         except NotFound as error:
             self._deliver(Gone(effect.ref))
             return _DONE if isinstance(effect, Delete) else Outcome(Fate.GONE, error.message)
+        except NamespaceEnding as error:
+            # Whoever looks at it again will know that by then, and want nothing more.
+            return Outcome(Fate.GONE, error.message)
         except ApiError as error:
             if isinstance(error, Conflict) or is_failed_test(effect, error):
                 return await self._look_again(effect, error)
             return Outcome(
-        except NamespaceEnding as error:
-            # Whoever looks at it again will know that by then, and want nothing more.
-            return Outcome(Fate.GONE, error.message)
                 Fate.UNAVAILABLE if is_passing(error) else Fate.REFUSED, error.message, error.retry_after or 0.0
             )
         return _DONE
+
+    def _in_the_way(self, effect: Write) -> Outcome | None:
+        """Why the call need not be made at all, as far as is known now that it is its turn."""
+        if not self._may_write():
+            return Outcome(Fate.UNAVAILABLE, "another may lead by now")
+        return Outcome(Fate.CONFLICT, "the object has changed meanwhile") if self._knows_newer(effect) else None
+
+    def _knows_newer(self, effect: Write) -> bool:
+        """Whether it is known that the write would be refused: that was observed while it waited for its turn."""
+        version = effect.resource_version if isinstance(effect, Patch) else None
+        return version is not None and self._is_overtaken(effect.ref, version)
 
     async def _call(self, effect: Write) -> None:
         ref = effect.ref
@@ -250,8 +271,15 @@ class Actor:
                 assert_never(effect)
 
     async def _look_again(self, effect: Write, error: ApiError) -> Outcome:
-        """After a conflict: the object as it is now, so that the next reconcile does not run into the same."""
+        """After a conflict: the object as it is now, so that the next reconcile does not run into the same.
+
+        Mostly the watch brings it within moments, which costs the API server nothing.
+        """
         ref = effect.ref
+        for pause in _WATCH_PAUSES if isinstance(effect, Patch) and effect.resource_version else ():
+            await asyncio.sleep(pause)
+            if self._knows_newer(effect):
+                return Outcome(Fate.CONFLICT, error.message)
         try:
             async with self._slots:
                 found = await self._client.get(self._resources[ref.kind], ref.namespace or None, ref.name)

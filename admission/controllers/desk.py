@@ -22,7 +22,7 @@ from admission.controllers.inbox import Item
 from admission.controllers.metrics import Metrics
 from admission.controllers.reporting import Reporting
 from admission.controllers.store import Key, key_of
-from admission.controllers.tokens import OfDecision, OfFinalizer, OfHold, OfStatus, OfUnit, OfWorkload
+from admission.controllers.tokens import OfDecision, OfFinalizer, OfHold, OfHolds, OfStatus, OfUnit, OfWorkload
 from admission.controllers.wakes import Wakes
 from admission.jobs.effects import Effect
 from admission.jobs.interface import UnitKey
@@ -34,6 +34,8 @@ Arguments = ParamSpec("Arguments")
 
 #: How much rarer the statuses of queues are written while many other writes are under way.
 _CROWDED = 5.0
+#: Reasons for waiting are gathered for so many seconds before the journal is told.
+_HOLDS_TOLD_EVERY = 1.0
 _AFTER_A_BUG = 30.0
 #: How often an admission is written again that got no answer; with the pauses between them more than two minutes.
 _REPEATED = 8
@@ -41,7 +43,7 @@ _REPEATED = 8
 #: Decisions that become writes at once.
 Written = Admit | Evict | Place | GiveUp
 
-LookedAt = OfWorkload | OfUnit | OfDecision | OfHold | OfStatus | OfFinalizer
+LookedAt = OfWorkload | OfUnit | OfDecision | OfHold | OfHolds | OfStatus | OfFinalizer
 
 
 class Desk:
@@ -61,6 +63,8 @@ class Desk:
         self._metrics = metrics
         self._actor = actor
         self._holds = Holds()
+        self._holds_told = 0.0
+        self._holds_to_tell: dict[str, None] = {}
         self._deferred: dict[str, Written] = {}
         #: Admissions that are being written.
         self._admitting: dict[str, Admit] = {}
@@ -90,7 +94,10 @@ class Desk:
             case OfStatus():
                 self._write_status(token, now)
             case OfHold(uid):
-                self._write_hold(uid, now)
+                self._holds.look_at(uid, now)
+                self.holds(now)
+            case OfHolds():
+                self.holds(now)
             case OfDecision(uid):
                 decision = self._deferred.pop(uid, None)
                 if decision is not None:
@@ -269,8 +276,7 @@ class Desk:
         match decision:
             case Hold(_, reason):
                 self._holds.put(uid, reason, now)
-                self._reporting.held(workload, reason, now)
-                self._write_hold(uid, now)
+                self._holds_to_tell[uid] = None
             case Admit() | Evict() | Place() | GiveUp():
                 token = OfDecision(uid)
                 first = (*self._after.get(uid, ()), ("Workload", *key_of(workload)))
@@ -287,9 +293,10 @@ class Desk:
                 if after is None:
                     self._cluster.apply(events.WriteRefused(uid))
                     self._cluster.dirty.workloads[key_of(workload)] = None
-                elif self._start(token, (*workload_patches(workload, after), *effects), decision) and isinstance(
-                    decision, Admit
-                ):
+                    return
+                self._holds.decided(now)
+                is_on_its_way = self._start(token, (*workload_patches(workload, after), *effects), decision)
+                if is_on_its_way and isinstance(decision, Admit):
                     self._admitting[uid] = decision
             case _:
                 assert_never(decision)
@@ -331,19 +338,41 @@ class Desk:
         after = decisions.give_up(workload, decision, self._cluster.ownership(workload), now)
         return after, (decisions.give_up_event(workload, decision),)
 
+    # ------------------------------------------------------------------ reasons
+
+    def holds(self, now: float) -> None:
+        """Why Workloads wait goes to the journal at once or a moment later, and to those whose turn it is."""
+        if self._holds_to_tell and now >= self._holds_told + _HOLDS_TOLD_EVERY:
+            self._holds_told = now
+            told, self._holds_to_tell = self._holds_to_tell, {}
+            for uid in told:
+                self._guarded(OfHold(uid), now, self._tell_hold, uid, now)
+        for uid in self._holds.turns(now, crowded=self._actor.is_crowded):
+            self._guarded(OfHold(uid), now, self._write_hold, uid, now)
+        if self._holds_to_tell:
+            self._wakes.at(OfHolds(), self._holds_told + _HOLDS_TOLD_EVERY)
+        if (due := self._holds.next()) is not None:
+            self._wakes.at(OfHolds(), due)
+
+    def _tell_hold(self, uid: str, now: float) -> None:
+        """Many a reason is overtaken before it is told: by another one, or by an admission."""
+        workload, reason = self._cluster.tables.workloads.by_uid(uid), self._holds.reason(uid)
+        if workload is not None and reason is not None:
+            self._reporting.held(workload, reason, now)
+
     def _write_hold(self, uid: str, now: float) -> None:
         workload = self._cluster.tables.workloads.by_uid(uid)
         reason = self._holds.reason(uid)
         if workload is None or conditions.is_finished(workload):
             self._holds.forget(uid)
             return
-        due = self._holds.when(uid, workload, now, crowded=self._actor.is_crowded)
+        due = self._holds.when(uid, workload, now)
         told = self._cluster.told.get(uid)
         if due is None or reason is None or told is None or told.held is not None:
             return
         token = OfHold(uid)
         if due > now:
-            self._wakes.at(token, due)
+            self._holds.look_at(uid, due)
             return
         if not self._errands.may_look(token, now):
             return
@@ -363,7 +392,8 @@ class Desk:
         tokens = [OfStatus("ClusterQueue", Key("", name)) for name in names]
         tokens += [OfStatus("LocalQueue", key) for key in keys]
         tokens += [OfStatus("Cohort", Key("", name)) for name in self._cohorts_told(names, changed.cohorts)]
-        every = self._status_every * (_CROWDED if self._actor.is_crowded else 1.0)
+        crowded = self._actor.is_crowded or self._holds.is_busy(now)
+        every = self._status_every * (_CROWDED if crowded else 1.0)
         for token in tokens:
             due = self._status_written.get(token, 0.0) + every
             if due > now:

@@ -43,6 +43,10 @@ class Look:
     def limit_ranges(self, namespace: str) -> Iterable[LimitRange]:
         return self.tables.limit_ranges.where("namespace", namespace)
 
+    def has_limits(self, namespace: str) -> bool:
+        """Whether LimitRanges of the namespace have a say in what its pods ask for."""
+        return self.tables.limit_ranges.has("namespace", namespace)
+
     def runtime_class(self, name: str) -> RuntimeClass | None:
         return self.tables.runtime_classes.get("", name)
 
@@ -62,14 +66,14 @@ class Look:
         found = self.tables.namespaces.get("", namespace)
         return {} if found is None else found.metadata.labels
 
-    def local_queue(self, namespace: str, name: str) -> LocalQueue | None:
-        return self.tables.local_queues.get(namespace, name)
-
-    def workload(self, namespace: str, name: str) -> Workload | None:
     def namespace_is_ending(self, namespace: str) -> bool:
         found = self.tables.namespaces.get("", namespace)
         return found is not None and found.metadata.is_deleting
 
+    def local_queue(self, namespace: str, name: str) -> LocalQueue | None:
+        return self.tables.local_queues.get(namespace, name)
+
+    def workload(self, namespace: str, name: str) -> Workload | None:
         return self.tables.workloads.get(namespace, name)
 
     def owner(self, namespace: str, reference: OwnerReference) -> Member | None:

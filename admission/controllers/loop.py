@@ -29,6 +29,7 @@ from admission.controllers.tokens import (
     OfFinalizer,
     OfHealth,
     OfHold,
+    OfHolds,
     OfStatus,
     OfSweep,
     OfUnit,
@@ -50,6 +51,10 @@ log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP = 30.0
 _HEALTH_EVERY = 10.0
+#: After each round of decisions the next one waits so many times as long as it took, so that deciding takes a fifth of
+#: the time at most: what frees or needs quota meanwhile is decided together. The limit is in seconds.
+_REST = 4.0
+_LONGEST_REST = 0.1
 _LAST_WRITES = 1.5
 _LONGEST_RECALL = 3.0
 
@@ -98,7 +103,13 @@ class Controller:
         self._watching = Watching(client, REQUIRED, optional(settings), self._inbox.put)
         self._recorder = Recorder(client, Pace(control.events_per_second, control.event_burst), clock)
         self._actor = Actor(
-            client, WRITTEN, self._recorder, self._inbox.put, control.api_concurrency, self.metrics.wrote
+            client,
+            WRITTEN,
+            self._recorder,
+            self._inbox.put,
+            control.api_concurrency,
+            self.metrics.wrote,
+            is_overtaken=self._cluster.tables.has_newer,
         )
         self._reporting = Reporting(self._cluster, self.metrics, journal)
         errands = Errands(self._actor, self._wakes)
@@ -106,6 +117,7 @@ class Controller:
         self._sweep = Sweep(self._cluster, errands, self._wakes, self._found)
         self._judge = Judge(self._cluster, self._desk, self.metrics, self._say_doubt)
         self._again = False
+        self._rests_until = 0.0
         self.metrics.health_at_scrape(self._health)
 
     @property
@@ -190,6 +202,7 @@ class Controller:
         if self._judge.mend(now):
             self._judge.look(self._decide_or_doubt, now)
         # 7. Queues say what changed, and what is no longer used may go.
+        self._judge.look(desk.holds, now)
         self._judge.look(desk.queues, now)
         desk.finalizers(now)
         # 8. A slice of the slow look at everything, while nothing else is to be done.
@@ -211,7 +224,9 @@ class Controller:
         plan = self._judge.plan(now, self._policy)
         if plan is None:
             return
-        self.metrics.decided(time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self._rests_until = now + min(_LONGEST_REST, seconds * _REST)
+        self.metrics.decided(seconds)
         success = self._desk.carry_out(plan, now)
         self._again = success
         self.metrics.attempt(time.perf_counter() - began, success=success)
@@ -241,7 +256,8 @@ class Controller:
         return Health(self._recorder.dropped, dropped, lag, silence, is_in_doubt=self._judge.is_in_doubt)
 
     def _is_to_decide(self, now: float) -> bool:
-        if not self._decides:
+        """Not while it rests, unless the clock was set back."""
+        if not self._decides or self._rests_until - _LONGEST_REST <= now < self._rests_until:
             return False
         wakeup = self._cluster.state.next_wakeup()
         return self._cluster.stirred or self._again or (wakeup is not None and wakeup <= now)
@@ -254,7 +270,7 @@ class Controller:
             case OfHealth():
                 self._reporting.health(now)
                 self._wakes.at(OfHealth(), now + _HEALTH_EVERY)
-            case OfWorkload() | OfUnit() | OfDecision() | OfHold() | OfStatus() | OfFinalizer():
+            case OfWorkload() | OfUnit() | OfDecision() | OfHold() | OfHolds() | OfStatus() | OfFinalizer():
                 self._desk.look_at(token, now)
             case _:
                 raise TypeError(f"nothing to look at: {token!r}")
@@ -263,8 +279,10 @@ class Controller:
         """Seconds until something is due."""
         if self._judge.mends_at is not None:
             return max(0.0, min(self._judge.mends_at - self._clock(), _LONGEST_SLEEP))
-        if self._sweep.is_under_way or (self._decides and (self._again or self._cluster.stirred)):
+        if self._sweep.is_under_way:
             return 0.0
+        if self._decides and (self._again or self._cluster.stirred):
+            return max(0.0, min(self._rests_until - self._clock(), _LONGEST_REST))
         wakeup = self._cluster.state.next_wakeup() if self._decides else None
         times = [time for time in (self._wakes.next(), wakeup) if time is not None]
         return max(0.0, min((min(times, default=0.0) - self._clock()) if times else _LONGEST_SLEEP, _LONGEST_SLEEP))

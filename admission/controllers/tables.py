@@ -14,8 +14,9 @@ from admission.api.batch import Job
 from admission.api.meta import ObjectMeta
 from admission.controllers.conditions import is_finished
 from admission.controllers.observe import check_names, flavor_names, workload_name
-from admission.controllers.store import Table
+from admission.controllers.store import Table, is_newer
 from admission.jobs.device_claims import resource_of_class
+from admission.jobs.effects import Ref
 from admission.kube import resources
 from admission.kube.resources import Resource
 from admission.settings import Settings
@@ -110,6 +111,12 @@ class Tables:
 
     def of(self, kind: str) -> Table[Any]:
         return self._by_kind[kind]
+
+    def has_newer(self, ref: Ref, version: str) -> bool:
+        """Whether this version of the object is known to be overtaken."""
+        table = self._by_kind.get(ref.kind)
+        known = None if table is None else table.get(ref.namespace, ref.name)
+        return known is not None and is_newer(known.metadata.resource_version, version)
 
     def members(self, kind: str) -> Table[Any]:
         """The table of a job kind; an empty one for a kind that is not observed."""

@@ -40,6 +40,11 @@ class OfHold:
 
 
 @dataclass(frozen=True, slots=True)
+class OfHolds:
+    """The reasons of all Workloads that wait: those whose turn it is are told."""
+
+
+@dataclass(frozen=True, slots=True)
 class OfStatus:
     """The status of a ClusterQueue or a LocalQueue."""
 

@@ -1,12 +1,17 @@
 """The core's value of each Workload, made from the object and from what else decides about its requests.
 
-Templates are parsed once for each generation of a Workload and each change of the LimitRanges and RuntimeClasses around
-it. It must never tell the core anything itself.
+Templates are parsed once for each content and each change of the LimitRanges and RuntimeClasses around it: thousands of
+Workloads are made from one template. It must never tell the core anything itself.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import replace
+from typing import Final
+
+import msgspec
 
 from admission.api import names
 from admission.api.kueue import Workload
@@ -18,6 +23,10 @@ from queues.core import model
 
 _PodSets = tuple[model.PodSet, ...] | Misconfigured
 
+#: Of so many different templates it is remembered what they come to.
+_REMEMBERED: Final = 4_096
+_CLAIMS: Final = b'"resourceClaims"'
+
 
 class Values:
     """`decided_at` keeps the exact time of reservations of this process, which conditions cut to whole seconds."""
@@ -26,6 +35,7 @@ class Values:
         self.decided_at: dict[str, float] = {}
         self._look = look
         self._pod_sets: dict[str, tuple[object, _PodSets]] = {}
+        self._by_content: OrderedDict[Hashable, _PodSets] = OrderedDict()
         self._limits: dict[str, int] = {}
         self._classes = 0
 
@@ -73,6 +83,30 @@ class Values:
         known = self._pod_sets.get(metadata.uid)
         if known is not None and known[0] == version:
             return known[1]
-        read = core_pod_sets(workload, self._look)
+        read = self._of_content(workload)
         self._pod_sets[metadata.uid] = (version, read)
         return read
+
+    def _of_content(self, workload: Workload) -> _PodSets:
+        """What others with the same templates, under the same circumstances, came to."""
+        templates = msgspec.json.encode(workload.spec.pod_sets)
+        has_answers = any(check.pod_set_updates for check in workload.status.admission_checks)
+        if has_answers or _CLAIMS in templates:
+            return core_pod_sets(workload, self._look)
+        namespace = workload.metadata.namespace
+        content = (
+            templates,
+            workload.status.reclaimable_pods,
+            conditions.holds_quota(workload),
+            namespace if self._look.has_limits(namespace) else "",
+            self._classes,
+            self._limits.get(namespace, 0),
+        )
+        known = self._by_content.get(content)
+        if known is None:
+            known = self._by_content[content] = core_pod_sets(workload, self._look)
+            if len(self._by_content) > _REMEMBERED:
+                self._by_content.popitem(last=False)
+        else:
+            self._by_content.move_to_end(content)
+        return known

@@ -31,7 +31,12 @@ class Told:
         self.events.append(event)
 
 
-def run(plane: ControlPlane, *effects: Effect, events: Told | None = None) -> list[Answer]:
+def run(
+    plane: ControlPlane,
+    *effects: Effect,
+    events: Told | None = None,
+    is_overtaken: Callable[[Ref, str], bool] = lambda *_: False,
+) -> list[Answer]:
     """All answers to one errand; its report comes last."""
 
     async def carry_out() -> list[Answer]:
@@ -45,7 +50,7 @@ def run(plane: ControlPlane, *effects: Effect, events: Told | None = None) -> li
 
         client: Client
         async with await connect(plane.kubeconfig) as client:
-            actor = Actor(client, WRITTEN, events or Told(), deliver)
+            actor = Actor(client, WRITTEN, events or Told(), deliver, is_overtaken=is_overtaken)
             errand = Errand("owner", effects)
             actor.start(errand)
             assert all(actor.is_busy(key) for key in ("owner", *({("Workload", "default", "w")} & keys(effects))))
@@ -189,3 +194,27 @@ def test_an_errand_waits_out_an_api_server_that_restarts(control_plane: ControlP
     *_, report = run(control_plane, Patch(REF, LABEL))
     assert isinstance(report, Report)
     assert report.fate is Fate.DONE
+
+
+def test_what_is_known_to_be_overtaken_is_not_written(control_plane: ControlPlane, w: dict) -> None:
+    asked: list[str] = []
+
+    def is_overtaken(ref: Ref, version: str) -> bool:
+        asked.append(version)
+        return True
+
+    effect = Patch(REF, LABEL, resource_version=w["metadata"]["resourceVersion"])
+    (report,) = run(control_plane, effect, is_overtaken=is_overtaken)
+    assert isinstance(report, Report)
+    assert report.fate is Fate.CONFLICT
+    assert asked == [w["metadata"]["resourceVersion"]]
+    assert "a" not in control_plane.api.get("Workload", "w", "default")["metadata"].get("labels", {})
+
+
+def test_a_conflict_is_not_read_again_where_the_watch_tells_it(control_plane: ControlPlane, w: dict) -> None:
+    """Known only after the write was refused: the watch was a moment behind."""
+    del w
+    times = iter((False, False, True))
+    (report,) = run(control_plane, Patch(REF, LABEL, resource_version="1"), is_overtaken=lambda *_: next(times))
+    assert isinstance(report, Report)
+    assert report.fate is Fate.CONFLICT
