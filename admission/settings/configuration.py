@@ -257,6 +257,7 @@ class GpuPods(Section, frozen=True):
     enabled: bool = True
     resources: tuple[str, ...] = (
         "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
         "nvidia.com/mig-*",
         "amd.com/gpu",
         "gpu.intel.com/*",
@@ -268,6 +269,30 @@ class GpuPods(Section, frozen=True):
     namespace_selector: LabelSelector = LabelSelector()
     exempt_namespaces: tuple[str, ...] | None = None
     without_queue: WithoutQueue = WithoutQueue.DEFAULT_LOCAL_QUEUE
+
+
+class PricedBy(Enum):
+    """Which fraction of a GPU a MIG slice costs."""
+
+    MULTIPROCESSORS = "Multiprocessors"
+    MEMORY = "Memory"
+    LARGER = "Larger"
+
+
+class GpuShares(Section, frozen=True):
+    """Shares of GPUs priced in parts of a GPU, so that they and whole GPUs draw on one quota.
+
+    `presets` name the GPUs whose MIG profiles have a price: their share of the GPU, `by` one measure. `replicas` are
+    the resources that are shared by time-slicing or MPS, with the number of replicas. What is priced counts as
+    `resource`, `parts_per_gpu` for a whole GPU.
+    """
+
+    presets: tuple[str, ...] = ()
+    by: PricedBy = PricedBy.MULTIPROCESSORS
+    replicas: dict[str, int] = {}
+    resource: str = "muster.dev/gpu-parts"
+    parts_per_gpu: int = 840
+    strategy: TransformationStrategy = TransformationStrategy.REPLACE
 
 
 class Journal(Section, frozen=True):
@@ -323,6 +348,7 @@ class Muster(Section, frozen=True):
     """
 
     gpu_pods: GpuPods = GpuPods()
+    gpu_shares: GpuShares = GpuShares()
     journal: Journal = Journal()
     inspection: Inspection = Inspection()
     controller: Control = Control()

@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 import msgspec
 import yaml
 
-from admission.settings import durations
+from admission.settings import durations, gpu_shares
 from admission.settings.configuration import (
     V1BETA1,
     V1BETA2,
@@ -76,7 +76,10 @@ def parse(text: str, source: str = "settings") -> Settings:
 
 def dump(settings: Settings) -> str:
     """YAML that `parse` reads back as the same settings."""
-    raw = msgspec.to_builtins(settings, enc_hook=_encode)
+    priced = gpu_shares.prices(settings.muster.gpu_shares)
+    own = tuple(each for each in settings.resources.transformations if each.input not in priced)
+    resources = msgspec.structs.replace(settings.resources, transformations=own)
+    raw = msgspec.to_builtins(msgspec.structs.replace(settings, resources=resources), enc_hook=_encode)
     if settings.wait_for_pods_ready is None:
         raw.setdefault("featureGates", {})["DisableWaitForPodsReady"] = True
     return yaml.safe_dump({"apiVersion": V1BETA2, "kind": "Configuration", **raw}, sort_keys=True)
@@ -180,4 +183,7 @@ def _completed(settings: Settings) -> Settings:
         ready = None
     elif ready is None:
         ready = WaitForPodsReady()
-    return msgspec.structs.replace(settings, namespace=namespace, wait_for_pods_ready=ready)
+    resources = settings.resources
+    if priced := gpu_shares.transformations(settings.muster.gpu_shares):
+        resources = msgspec.structs.replace(resources, transformations=(*resources.transformations, *priced))
+    return msgspec.structs.replace(settings, namespace=namespace, wait_for_pods_ready=ready, resources=resources)

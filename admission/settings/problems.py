@@ -12,7 +12,7 @@ from typing import Final
 
 from admission.api.meta import selects
 from admission.api.names import NAMESPACE_NAME_LABEL
-from admission.settings import cipher_suites, gates
+from admission.settings import cipher_suites, gates, gpu_shares
 from admission.settings.configuration import (
     DeviceClassSource,
     LabelSelector,
@@ -140,10 +140,15 @@ def _behaviour_problems(settings: Settings) -> Iterator[str]:
     usage = settings.admission_fair_sharing
     if usage is not None and usage.usage_sampling_interval <= 0:
         yield "admissionFairSharing.usageSamplingInterval: has to be above 0s"
+    priced = gpu_shares.prices(settings.muster.gpu_shares)
     inputs = [transformation.input for transformation in settings.resources.transformations]
     for index, name in enumerate(inputs):
         if name in inputs[:index]:
-            yield f"resources.transformations[{index}].input: {name!r} is there twice; merge the two"
+            place, remedy = index, "merge the two"
+            if name in priced:  # the prices come last
+                place, remedy = inputs.index(name), "muster.gpuShares prices it as well; remove one"
+            yield f"resources.transformations[{place}].input: {name!r} is there twice; {remedy}"
+    yield from gpu_shares.problems(settings)
     yield from _device_class_problems(settings)
     if settings.muster.journal.capacity < 1:
         yield "muster.journal.capacity: has to be 1 or more"

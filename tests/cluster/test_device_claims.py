@@ -1,4 +1,4 @@
-"""Jobs whose pods claim devices: through the webhook, charged by the controller, and started by the job controller."""
+"""Jobs whose pods claim devices or ask for shares of GPUs: charged by the controller, started by the job controller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admission.settings import GpuPods, Muster, Resources
+from admission.settings import GpuPods, GpuShares, Muster, Resources, dump, parse
 from admission.settings.configuration import DeviceClassMapping
 from tests.cluster.controller_rig import cluster_queue, flavor, local_queue, running
 from tests.cluster.webhook_process import serving
@@ -33,13 +33,16 @@ def muster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
         control_plane,
         tmp_path_factory.mktemp("webhook"),
         resources=Resources(device_class_mappings=(DeviceClassMapping("gpus", ("gpu", "gpu-old")),)),
-        muster=Muster(gpu_pods=GpuPods(device_classes=("gpu",))),
+        muster=Muster(
+            gpu_pods=GpuPods(device_classes=("gpu",)),
+            gpu_shares=GpuShares(presets=("mig-h100-80gb",), replicas={"nvidia.com/gpu.shared": 4}),
+        ),
     ) as webhook:
         api = control_plane.api
         api.create(flavor())
         made = {"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}}
         api.create({**made, "spec": {"extendedResourceName": GPU}})
-        with running(control_plane, webhook.settings):
+        with running(control_plane, parse(dump(webhook.settings))):
             yield
 
 
@@ -155,3 +158,32 @@ def test_a_job_with_a_claim_is_queued_although_it_names_no_queue(api: Api, ns: s
     assert made["metadata"]["labels"][QUEUE] == "default"
     assert made["spec"]["suspend"]
     assert usage(api, ns) == {"cpu": "1", "gpus": "1"}
+
+
+def test_slices_of_gpus_and_whole_gpus_draw_on_one_quota(control_plane: ControlPlane) -> None:
+    """Two GPUs: seven slices of a seventh are the one, a whole GPU the other, and then nothing is left, not a trace."""
+    api, ns, parts = control_plane.api, control_plane.namespace(), "muster.dev/gpu-parts"
+    quotas = [{"name": "cpu", "nominalQuota": 99}, {"name": parts, "nominalQuota": 2 * 840}]
+    group = {"coveredResources": ["cpu", parts], "flavors": [{"name": "default", "resources": quotas}]}
+    api.create(cluster_queue(ns, 0, resourceGroups=[group]))
+    api.create(local_queue("default", ns, ns))
+
+    def total() -> int:
+        resources = (api.get("ClusterQueue", ns)["status"].get("flavorsReservation") or [{}])[0].get("resources", [])
+        return next((int(each["total"]) for each in resources if each["name"] == parts), 0)
+
+    # No queue is named: for slices and shared GPUs the webhook asks for one as it does for GPUs.
+    slices = api.create(job(ns, 7, {"nvidia.com/mig-1g.10gb": "1"}, queue=None))
+    assert slices["metadata"]["labels"][QUEUE] == "default"
+    eventually(lambda: total() == 840, message="seven slices are a GPU")
+    api.create(job(ns, 1, {"nvidia.com/gpu": "1"}))
+    eventually(lambda: total() == 1680, message="and a whole one is the other")
+    waiting = api.create(job(ns, 1, {"nvidia.com/gpu.shared": "1"}, queue=None))
+    assert waiting["metadata"]["labels"][QUEUE] == "default"
+    (workload,) = eventually(
+        lambda: [each for each in api.list("Workload", ns) if "resourceRequests" in each.get("status", {})],
+        message="the last one waits and says for what",
+    )
+    assert workload["status"]["resourceRequests"] == [{"name": "main", "resources": {"cpu": "1", parts: "210"}}]
+    api.delete("Job", slices["metadata"]["name"], ns)
+    eventually(lambda: total() == 840 + 210, message="a quarter of a GPU fits when the slices are gone")
