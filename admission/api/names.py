@@ -55,6 +55,8 @@ POD_GROUP_POD_INDEX: Final = "kueue.x-k8s.io/pod-group-pod-index"
 POD_GROUP_POD_INDEX_LABEL: Final = "kueue.x-k8s.io/pod-group-pod-index-label"
 RETRIABLE_IN_GROUP: Final = "kueue.x-k8s.io/retriable-in-group"
 ROLE_HASH: Final = "kueue.x-k8s.io/role-hash"
+#: Muster's own, only where traces are on: when the webhook gated the object, and how long that took it.
+REVIEWED: Final = "muster.dev/reviewed"
 POD_SUSPENDING_PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
 IS_GROUP_WORKLOAD: Final = "kueue.x-k8s.io/is-group-workload"
 

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 #: After the signal: for the last writes and to give the Lease up, and then for the journal.
 _LAST_SECONDS: Final = 1.8
 _JOURNAL_SECONDS: Final = 0.7
+_SPANS_SECONDS: Final = 0.2
 _LONGEST_START_SECONDS: Final = 5.0
 
 
@@ -52,12 +53,16 @@ def run(
 async def _work(settings: Settings, kubeconfig: str | None, stop: asyncio.Event, *, decides: bool) -> None:
     from admission.controllers.loop import Controller, NotSyncedError
     from admission.kube.client import connect
+    from admission.telemetry import Collector
 
     connection = settings.client_connection
     memory = Memory(settings)
     async with await connect(kubeconfig, qps=connection.qps, burst=connection.burst, component="controller") as client:
         recalled = None if settings.admission_fair_sharing is None else memory.recall()
         controller = Controller(client, settings, memory, decides=decides, recalled=recalled)
+        collector = Collector(settings.muster.tracing) if settings.muster.tracing.endpoint else None
+        if collector is not None:
+            controller.trace(collector.put)
         controller.in_doubt = _say_doubt
         beside = [
             asyncio.ensure_future(_tell(controller, memory)),
@@ -71,8 +76,12 @@ async def _work(settings: Settings, kubeconfig: str | None, stop: asyncio.Event,
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            if collector is not None:
+                collector.end()
             if not await asyncio.to_thread(memory.close, _JOURNAL_SECONDS):
                 logger.warning("the journal's last entries were not written")
+            if collector is not None:
+                await asyncio.to_thread(collector.close, _SPANS_SECONDS)
 
 
 async def _tell(controller: Controller, memory: Memory) -> None:

@@ -35,6 +35,7 @@ from admission.controllers.tokens import (
     OfUnit,
     OfWorkload,
 )
+from admission.controllers.traces import Traces
 from admission.controllers.wakes import Wakes
 from admission.controllers.watching import Watching
 from admission.jobs.interface import Adapter
@@ -42,6 +43,7 @@ from admission.jobs.registry import adapters as enabled_adapters
 from admission.kube.client import Client
 from admission.settings import Settings
 from admission.settings.configuration import QuotaCheckStrategy
+from admission.telemetry import Span
 from queues.core.model import ResourceName
 from queues.core.plan import Hold
 from queues.core.policy import AdmissionFairSharing, FairSharing, FairStrategy, Policy, QuotaCheck, TopologyRules
@@ -116,9 +118,14 @@ class Controller:
         self._desk = Desk(self._cluster, errands, self._wakes, self._reporting, self.metrics, self._actor)
         self._sweep = Sweep(self._cluster, errands, self._wakes, self._found)
         self._judge = Judge(self._cluster, self._desk, self.metrics, self._say_doubt)
+        self._traces: Traces | None = None
         self._again = False
         self._rests_until = 0.0
         self.metrics.health_at_scrape(self._health)
+
+    def trace(self, send: Callable[[Span], None]) -> None:
+        """From now on each gang's life is told as spans."""
+        self._traces = Traces(self._cluster, send, self._cluster.settings.muster.tracing.sample_ratio, self._clock)
 
     @property
     def is_synced(self) -> bool:
@@ -190,6 +197,8 @@ class Controller:
         for item in self._inbox.drain():
             cluster.take(item)
             desk.take(item, now)
+            if self._traces is not None:
+                self._traces.take(item)
         # 2. What has its time comes up again.
         for token in self._wakes.due(now):
             self._look_at(token, now)
@@ -227,6 +236,9 @@ class Controller:
         seconds = time.perf_counter() - began
         self._rests_until = now + min(_LONGEST_REST, seconds * _REST)
         self.metrics.decided(seconds)
+        if self._traces is not None:
+            ended = self._clock()
+            self._traces.decided(plan, ended - seconds, ended)
         success = self._desk.carry_out(plan, now)
         self._again = success
         self.metrics.attempt(time.perf_counter() - began, success=success)

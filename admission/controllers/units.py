@@ -87,6 +87,10 @@ class Units:
             tuple(workload for workload in workloads if workload is not None),
         )
 
+    def of_member(self, kind: str, key: Key) -> UnitKey | None:
+        """The unit that an observed object is in."""
+        return self._of_member.get((kind, key))
+
     def in_namespace(self, namespace: str) -> list[UnitKey]:
         return list(self._in_namespace.get(namespace, ()))
 

@@ -21,6 +21,8 @@ KIND = "Pod"
 
 #: The gates that a start takes off.
 _OWN_GATES = frozenset({names.ADMISSION_GATE, names.TOPOLOGY_GATE})
+#: Each pod has its own, which would make the pods of a gang differ.
+_LEFT_OUT = OWN_ANNOTATIONS | {names.REVIEWED}
 
 
 # ------------------------------------------------------------------ facts
@@ -101,7 +103,7 @@ def by_age(pod: Pod) -> tuple[str, str]:
 def template(pod: Pod) -> dict[str, Any]:
     """The pod as the template of a pod set: without what only this pod has, or Muster gave it."""
     labels = {name: value for name, value in pod.metadata.labels.items() if name not in OWN_LABELS}
-    annotations = {name: value for name, value in pod.metadata.annotations.items() if name not in OWN_ANNOTATIONS}
+    annotations = {name: value for name, value in pod.metadata.annotations.items() if name not in _LEFT_OUT}
     spec = plain(pod.spec)
     spec.pop("nodeName", None)
     gates = [gate for gate in spec.pop("schedulingGates", ()) if gate["name"] not in _OWN_GATES]

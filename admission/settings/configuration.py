@@ -203,15 +203,31 @@ class ResourceTransformation(Section, frozen=True):
     multiply_by: str = ""
 
 
-class DeviceClassSource(Section, frozen=True):
-    """Known so that it can be refused by name."""
+class CelSelector(Section, frozen=True):
+    expression: str
 
-    counter: dict[str, Any] | None = None
-    capacity: dict[str, Any] | None = None
+
+class SourceSelector(Section, frozen=True):
+    cel: CelSelector
+
+
+class DeviceSource(Section, frozen=True):
+    """What devices of a `driver` count: their counter, or their capacity, of this `name`."""
+
+    name: str
+    driver: str
+    device_selector: SourceSelector
+
+
+class DeviceClassSource(Section, frozen=True):
+    """One of them is set."""
+
+    counter: DeviceSource | None = None
+    capacity: DeviceSource | None = None
 
 
 class DeviceClassMapping(Section, frozen=True):
-    """Devices of these classes count as the resource `name`, one for each device."""
+    """Devices of these classes count as the resource `name`: one for each device, or what its `sources` say."""
 
     name: str
     device_class_names: tuple[str, ...] = ()
@@ -341,6 +357,17 @@ class PastUse(Section, frozen=True):
     across_cohorts: bool = False
 
 
+class Tracing(Section, frozen=True):
+    """`endpoint`: where an OpenTelemetry collector takes OTLP over HTTP; empty switches traces off.
+
+    `sample_ratio` is the share of gangs that are traced, `export_interval` the time between two batches.
+    """
+
+    endpoint: str = ""
+    sample_ratio: float = 1.0
+    export_interval: Seconds = Seconds(5)
+
+
 class Muster(Section, frozen=True):
     """`state_dir` empty: `muster` under the user's state directory.
 
@@ -353,6 +380,7 @@ class Muster(Section, frozen=True):
     inspection: Inspection = Inspection()
     controller: Control = Control()
     admission_fair_sharing: PastUse = PastUse()
+    tracing: Tracing = Tracing()
     state_dir: str = ""
     serve_v1beta1: bool = msgspec.field(default=False, name="serveV1beta1")
 

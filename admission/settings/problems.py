@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import urlsplit
 
 from admission.api.meta import selects
 from admission.api.names import NAMESPACE_NAME_LABEL
@@ -150,6 +151,7 @@ def _behaviour_problems(settings: Settings) -> Iterator[str]:
             yield f"resources.transformations[{place}].input: {name!r} is there twice; {remedy}"
     yield from gpu_shares.problems(settings)
     yield from _device_class_problems(settings)
+    yield from _tracing_problems(settings)
     if settings.muster.journal.capacity < 1:
         yield "muster.journal.capacity: has to be 1 or more"
     yield from _control_problems(settings)
@@ -218,6 +220,21 @@ def _source_problems(path: str, source: DeviceClassSource) -> Iterator[str]:
 
 def _is_qualified_name(name: str) -> bool:
     return len(name) <= _LONGEST_NAME and _LABEL_KEY.fullmatch(name) is not None
+
+
+def _tracing_problems(settings: Settings) -> Iterator[str]:
+    tracing = settings.muster.tracing
+    try:
+        where = urlsplit(tracing.endpoint)
+        is_usable = where.scheme in {"http", "https"} and bool(where.hostname) and where.port != 0
+    except ValueError:
+        is_usable = False
+    if tracing.endpoint and not is_usable:
+        yield f"muster.tracing.endpoint: {tracing.endpoint!r} is no address; write http://HOST:4318 or https://HOST:4318"
+    if not 0 <= tracing.sample_ratio <= 1:
+        yield f"muster.tracing.sampleRatio: {tracing.sample_ratio:g} is no share; write 0 to 1"
+    if tracing.export_interval <= 0:
+        yield "muster.tracing.exportInterval: has to be above 0s"
 
 
 def _numbers(settings: Settings) -> Iterator[tuple[str, float | None]]:

@@ -8,13 +8,16 @@ object and is logged, since what nobody has judged must not pass.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from admission.api import v1beta1
+from admission import telemetry
+from admission.api import names, v1beta1
 from admission.settings import Settings
 from admission.webhook import conversion, kinds, review
 from admission.webhook.context import Caches, Context, Rules
@@ -32,11 +35,14 @@ def create_app(settings: Settings, caches: Caches) -> Flask:
     app = Flask("muster-webhook", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
     rules = Rules.of(settings)
+    is_traced = bool(settings.muster.tracing.endpoint)
 
     def judge_with(judge: Callable[[Kind[Any], Context], review.Response], kind: Kind[Any]) -> Callable[[], Response]:
         def answer() -> Response:
+            began = time.time()
             asked = _asked()
-            return _answered(asked, _judged(judge, kind, Context(rules, caches, asked)))
+            stamp = partial(_stamp, began) if is_traced else dict
+            return _answered(asked, _judged(judge, kind, Context(rules, caches, asked, stamp)))
 
         return answer
 
@@ -59,6 +65,10 @@ def create_app(settings: Settings, caches: Caches) -> Flask:
     app.register_error_handler(review.NotAReview, _not_a_review)
     app.register_error_handler(HTTPException, _refused)
     return app
+
+
+def _stamp(began: float) -> dict[str, str]:
+    return {names.REVIEWED: telemetry.stamp(began)}
 
 
 def _asked() -> review.Request:

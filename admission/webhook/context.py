@@ -6,7 +6,7 @@ Nothing reached from here may call the API server or a database: a review waits 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -72,11 +72,12 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Of one review."""
+    """Of one review. `stamp` gives the annotations that say when it was; none unless gangs are traced."""
 
     rules: Rules
     caches: Caches
     request: Request
+    stamp: Callable[[], dict[str, str]] = dict
 
     @property
     def namespace(self) -> str:

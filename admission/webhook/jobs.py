@@ -34,7 +34,7 @@ def mutate(_raw: Mapping[str, Any], job: Job, context: Context) -> list[Operatio
             patch = job_rules.add_to_map("/metadata/labels", job.metadata.labels, label)
             if not job.spec.suspend:
                 patch.append({"op": "add", "path": "/spec/suspend", "value": True})
-            return patch
+            return patch + job_rules.add_to_map("/metadata/annotations", job.metadata.annotations, context.stamp())
 
 
 def validate(new: Job, old: Job | None, context: Context) -> Iterator[FieldError]:

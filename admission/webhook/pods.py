@@ -71,7 +71,9 @@ def _gated(
     return [
         *job_rules.add_to_map("/metadata/labels", metadata.labels, added),
         *job_rules.add_to_map(
-            "/metadata/annotations", metadata.annotations, {names.ROLE_HASH: role_hash(raw.get("spec") or {})}
+            "/metadata/annotations",
+            metadata.annotations,
+            {names.ROLE_HASH: role_hash(raw.get("spec") or {}), **context.stamp()},
         ),
         *finalizer,
         *job_rules.add_to_list(

@@ -57,11 +57,11 @@ SETTINGS = {
 class Muster:
     """`muster dev` with its folder."""
 
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, more: dict[str, Any] | None = None) -> None:
         self.plane, self.folder = plane, folder
         self.ready, self.log = folder / "ready", folder / "log"
         self.process: subprocess.Popen[bytes] | None = None
-        (folder / "configuration.yaml").write_text(yaml.safe_dump(SETTINGS))
+        (folder / "configuration.yaml").write_text(yaml.safe_dump({**SETTINGS, **(more or {})}))
 
     def start(self) -> None:
         self.ready.unlink(missing_ok=True)
@@ -450,8 +450,9 @@ class Town:
 
 
 @contextlib.contextmanager
-def town(plane: ControlPlane, folder: Path) -> Iterator[Town]:
-    muster, trails = Muster(plane, folder), Trails(plane.api)
+def town(plane: ControlPlane, folder: Path, more: dict[str, Any] | None = None) -> Iterator[Town]:
+    """With `more` settings than the usual ones."""
+    muster, trails = Muster(plane, folder, more), Trails(plane.api)
     muster.start()
     trails.start()
     try:

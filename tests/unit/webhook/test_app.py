@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from typing import Any
 
 import msgspec
@@ -12,6 +13,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from admission.api import names
+from admission.settings import Muster, Tracing
+from admission.telemetry import read_stamp
 from admission.webhook import kinds
 from admission.webhook.app import create_app
 from tests.unit.webhook.asking import GPU, NO_QUEUES, QUEUE, FakeCaches, job, pod, settings
@@ -239,3 +243,22 @@ def test_whatever_is_asked_there_is_an_answer(
 @hypothesis_settings(max_examples=100, deadline=None)
 def test_whatever_bytes_arrive_there_is_an_answer(client: FlaskClient, body: bytes) -> None:
     assert send(client, "/mutate--v1-pod", body)[0] == 400
+
+
+TRACED = settings(muster=Muster(tracing=Tracing(endpoint="http://collector:4318")))
+
+
+@pytest.mark.parametrize("is_traced", [True, False], ids=["with traces", "without"])
+@pytest.mark.parametrize("kind", ["Pod", "Job"])
+def test_what_is_gated_is_stamped_where_gangs_are_traced(kind: str, is_traced: bool) -> None:
+    with_or_without = create_app(TRACED if is_traced else settings(), NO_QUEUES).test_client()
+    if kind == "Pod":
+        _, answer = send(with_or_without, "/mutate--v1-pod", review(pod({QUEUE: "q"})))
+    else:
+        body = review(job({QUEUE: "q"}), gvk=("batch", "v1", "Job"))
+        _, answer = send(with_or_without, "/mutate-batch-v1-job", body)
+    patch = msgspec.json.decode(base64.b64decode(answer["response"]["patch"]))
+    written = [value for each in patch if each["path"] == "/metadata/annotations" for value in each["value"].items()]
+    stamps = [value for name, value in written if name == names.REVIEWED]
+    assert len(stamps) == is_traced
+    assert all(read_stamp(each, time.time()) for each in stamps)
