@@ -6,7 +6,8 @@ whether anything may be held: what the cluster says is held, is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from queues.core.demand import Placed, charges_of, placed_of
 from queues.core.model import (
@@ -41,6 +42,8 @@ class Books:
         self.unready: dict[Uid, WorkloadRecord] = {}
         #: Those who wait for victims.
         self.claimants: dict[Uid, WorkloadRecord] = {}
+        #: Those who were asked to go and still hold what they have: looking ahead, they are gone.
+        self.leaving: dict[Uid, WorkloadRecord] = {}
         #: Queues whose numbers changed since the shell last asked.
         self.changed_queues: dict[ClusterQueueName, None] = {}
         self.changed_local_queues: dict[ObjectKey, None] = {}
@@ -114,7 +117,10 @@ class Books:
         for unit, amount in record.charges.items():
             account = self.forest.account(queue.node, unit)
             account.charge(amount)
-            account.ahead.charge(amount)
+            if not record.evicted:
+                account.ahead.charge(amount)
+        if record.evicted:
+            self.leaving[record.uid] = record
         record.placed = self.take(placed_of(record.workload.pod_sets, admission.pod_sets))
         self._count(record, queue, 1)
         if not record.ready:
@@ -131,8 +137,9 @@ class Books:
         for unit, amount in record.charges.items():
             account = self.forest.account(queue.node, unit)
             account.release(amount)
-            if claim is None:
+            if not record.evicted:
                 account.ahead.release(amount)
+        self.leaving.pop(record.uid, None)
         if claim is not None:
             del claim.victims[record.uid]
         self.give_back(record.placed)
@@ -150,7 +157,6 @@ class Books:
         if claim is not None:
             claim.victims[record.uid] = record
             record.claimed_by = claim
-            self._shift(record, -1)
 
     def _count(self, record: WorkloadRecord, queue: QueueRecord, sign: int) -> None:
         admission, home = record.admission, record.home
@@ -212,19 +218,55 @@ class Books:
                 return name
         return flavors[0]
 
+    # ------------------------------------------------------------------ leaving
+
+    def leave(self, record: WorkloadRecord) -> None:
+        """The workload is asked to go. Whoever asked for it, looking ahead it is gone from now on."""
+        if not record.evicted:
+            record.evicted = True
+            self.leaving[record.uid] = record
+            self._shift(record, -1)
+
+    def stay(self, record: WorkloadRecord) -> None:
+        """It is not going to leave after all; whoever counts on that has to look again."""
+        if not record.evicted:
+            return
+        record.evicted = False
+        del self.leaving[record.uid]
+        self._shift(record, 1)
+        claim, record.claimed_by = record.claimed_by, None
+        if claim is not None:
+            del claim.victims[record.uid]
+        if record.holder is not None:
+            self.stir(record.holder, None)
+
+    @contextmanager
+    def nodes_ahead(self) -> Iterator[None]:
+        """Have the nodes as they will be without all who leave. Cost: what these have placed."""
+        placed = [one for record in self.leaving.values() for one in record.placed]
+        for flavor, one in placed:
+            self.domains.give_back(flavor, one.assignment, one.node_requests)
+        try:
+            yield
+        finally:
+            for flavor, one in reversed(placed):
+                self.domains.take(flavor, one.assignment, one.node_requests)
+
     # ------------------------------------------------------------------ claims
 
     def claim(self, claim: Claim) -> None:
-        """Look ahead: the victims are gone, and what they give back is taken."""
+        """Look ahead: what the victims give back is taken."""
         record = claim.record
         record.claim = claim
+        for victim in claim.victims.values():
+            victim.claimed_by = claim
         self.claimants[record.uid] = record
         if record.queue is not None:
             record.queue.claimants[record.uid] = record
         self.restore(claim)
 
     def unclaim(self, record: WorkloadRecord) -> None:
-        """The workload waits for nobody any more. Victims that are still there count again."""
+        """The workload waits for nobody any more. Its victims leave all the same, for whoever comes next."""
         claim = record.claim
         if claim is None:
             return
@@ -233,9 +275,8 @@ class Books:
         assert record.queue is not None  # noqa: S101
         del self.claimants[record.uid], record.queue.claimants[record.uid]
         self.stir(record.queue, claim.usage)
-        for victim in claim.victims.values():  # whoever may evict them can count on them again
-            if victim.holder is not None:
-                self.stir(victim.holder, victim.charges)
+        for victim in claim.victims.values():
+            victim.claimed_by = None
         self.nodes_stirred = self.nodes_stirred or any(one.topology is not None for one in claim.assignments)
 
     def lift(self, claim: Claim) -> None:
@@ -243,14 +284,8 @@ class Books:
         self._claim_usage(claim, -1)
         self.give_back(claim.placed)
         claim.placed = ()
-        for victim in claim.victims.values():
-            victim.claimed_by = None
-            self._shift(victim, 1)
 
     def restore(self, claim: Claim) -> None:
-        for victim in claim.victims.values():
-            self._shift(victim, -1)
-            victim.claimed_by = claim
         self._claim_usage(claim, 1)
         claim.placed = self.take(placed_of(claim.record.workload.pod_sets, claim.assignments))
 
@@ -263,16 +298,6 @@ class Books:
                 ahead.charge(amount)
             else:
                 ahead.release(amount)
-
-    def spare(self, victim: WorkloadRecord) -> None:
-        """A victim is not going to leave after all; who waits for it has to look again."""
-        claim, victim.claimed_by = victim.claimed_by, None
-        if claim is not None:
-            del claim.victims[victim.uid]
-            self._shift(victim, 1)
-            queue = claim.record.queue
-            if queue is not None:
-                self.stir(queue, None)
 
     def simulate(self, record: WorkloadRecord, *, gone: bool) -> None:
         """Look ahead as if a workload had given back what it holds, and take that back again."""

@@ -79,7 +79,8 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
             cycle.process(entry)
         cycle.give_back_kept()
     # 8. Tell those who wait why.
-    return (*cycle.plan, *(Hold(record.uid, reason) for record, reason in state.waiting.news()))
+    made = [decision for decision in cycle.plan if decision is not None]
+    return (*made, *(Hold(record.uid, reason) for record, reason in state.waiting.news()))
 
 
 class _Cycle:
@@ -88,9 +89,14 @@ class _Cycle:
         self.now = now
         self.policy = policy
         self.strategy = chosen(policy)
-        self.plan: list[Decision] = []
+        #: Withdrawn admissions leave a gap.
+        self.plan: list[Decision | None] = []
+        #: Where in the plan each of those stands who started in this call: no write has told of them yet.
+        self._started: dict[Uid, int] = {}
         #: Nobody else may start before the pods of those who did are ready.
         self.is_blocked = False
+        #: Whether somebody of them was withdrawn in this round and may stand before those who are still to come.
+        self._has_withdrawn = False
         #: The trees in which something was admitted or claimed since the entries of this round were judged, and
         #: whether any of that took nodes.
         self._changed: dict[Node, None] = {}
@@ -103,6 +109,7 @@ class _Cycle:
     def nominate(self, heads: list[WorkloadRecord]) -> list[Entry]:
         self._changed.clear()
         self._nodes_changed = False
+        self._has_withdrawn = False
         entries: list[Entry] = []
         # Those who wait for victims first: where that has become hopeless, nobody is to be kept back by it any more.
         ordered = sorted(heads, key=lambda record: record.claim is None)
@@ -139,6 +146,8 @@ class _Cycle:
     def _process(self, entry: Entry | Standing) -> None:
         if isinstance(entry, Standing):
             self._keep(entry)
+        elif self._has_withdrawn and entry.queue.order.is_strict and entry.queue.order.head() is not entry.record:
+            return  # somebody who was withdrawn comes before it again
         elif entry.goes_on_waiting:
             self._wait_on(entry)
         elif entry.fits_now:
@@ -169,6 +178,7 @@ class _Cycle:
         admission = Admission(queue.name, assignments, self.now, admitted=not checks)
         self.state.admit(record, admission)
         self._note_change(entry)
+        self._started[record.uid] = len(self.plan)
         self.plan.append(Admit(record.uid, admission, checks, borrows=entry.assignment.level > 0))
 
     def _is_affected(self, entry: Entry) -> bool:
@@ -199,12 +209,15 @@ class _Cycle:
         if self._is_affected(entry) and not self._works_still(entry):
             self._park_behind(entry, self._works_still)
             return
-        for target in entry.targets:
-            if not target.record.evicted:
-                target.record.evicted = True
-                message = _message(record, queue, target)
-                self.plan.append(Evict(target.record.uid, record.uid, queue.name, target.reason, message))
-        victims = {target.record.uid: target.record for target in entry.targets}
+        told = [target for target in entry.targets if not self._withdraw(target.record)]
+        if entry.targets and not told and self._fits_still(entry):
+            self._start(entry)
+            return
+        for target in told:
+            books.leave(target.record)
+            message = _message(record, queue, target)
+            self.plan.append(Evict(target.record.uid, record.uid, queue.name, target.reason, message))
+        victims = {target.record.uid: target.record for target in told}
         claim = Claim(record, entry.pod_set_assignments(), entry.assignment.usage, victims)
         books.claim(claim)
         self.state.waiting.stand(queue, None)
@@ -212,6 +225,16 @@ class _Cycle:
         self._note_change(entry)
         self.state.waiting.reorder(record)
         self._park(entry, waits_for(entry.assignment, len(victims)), None)
+
+    def _withdraw(self, target: WorkloadRecord) -> bool:
+        """Take back what was only decided in this call; whoever was told of its start has to be evicted."""
+        position = self._started.pop(target.uid, None)
+        if position is None:
+            return False
+        self.plan[position] = None
+        self._has_withdrawn = True
+        self.state.withdraw(target)
+        return True
 
     def _wait_at_gates(self, entry: Entry) -> None:
         """Whoever keeps a gate closed decides when others may be evicted; until then nothing is kept for it."""

@@ -74,7 +74,7 @@ class Entry:
     @property
     def is_gated(self) -> bool:
         """Whether it would have to evict somebody, and may not."""
-        return bool(self.record.workload.preemption_gates) and any(not each.record.evicted for each in self.targets)
+        return bool(self.record.workload.preemption_gates) and bool(self.targets)
 
     def reason(self) -> Reason:
         return why_not(self.assignment, self.obstacle)
@@ -93,7 +93,7 @@ def nominate(state: State, record: WorkloadRecord, policy: Policy, strategy: Pre
         return judge.full()
     state.books.lift(claim)
     try:
-        return judge.instead_of(claim) or judge.as_claimed(claim) or judge.still_waiting(claim) or judge.full()
+        return judge.instead_of_claim() or judge.as_claimed(claim) or judge.still_waiting(claim) or judge.full()
     finally:
         state.books.restore(claim)
 
@@ -111,9 +111,13 @@ def still_fits(state: State, entry: Entry) -> bool:
 def still_works(state: State, entry: Entry) -> bool:
     """Whether the workload would still fit with its targets gone, and with none of these spared."""
     books = state.books
-    if any(target.record.holder is None or target.record.claimed_by is not None for target in entry.targets):
+    if any(target.record.holder is None or target.record.evicted for target in entry.targets):
         return False
+    with books.nodes_ahead():
+        return _works_without_targets(books, entry)
 
+
+def _works_without_targets(books: Books, entry: Entry) -> bool:
     def fits_ahead() -> bool:
         return _fits_ahead(entry.queue, entry.assignment.usage) and places_still_fit(
             books.domains, entry.assignment.plans
@@ -124,7 +128,7 @@ def still_works(state: State, entry: Entry) -> bool:
     works = fits_ahead()
     for target in entry.targets:
         books.simulate(target.record, gone=False)
-        if works and not target.record.evicted and fits_ahead():  # others were evicted since then, that is enough
+        if works and fits_ahead():  # others were evicted since then, that is enough
             works = False
         books.simulate(target.record, gone=True)
     for target in entry.targets:
@@ -176,14 +180,10 @@ class _Judge:
         entry.assignment.watches_nodes = entry.assignment.watches_nodes or self.watches_nodes
         return entry
 
-    def instead_of(self, claim: Claim) -> Entry | None:
+    def instead_of_claim(self) -> Entry | None:
         """What could start at once, and would be chosen although what it waits for is as good as free."""
-        victims = list(claim.victims.values())
-        for victim in victims:
-            self.books.simulate(victim, gone=True)
-        entry = self._entry(counts_of(self.record.workload), _probe_ahead)
-        for victim in victims:
-            self.books.simulate(victim, gone=False)
+        with self.books.nodes_ahead():
+            entry = self._entry(counts_of(self.record.workload), _probe_ahead)
         if not entry.fits_now:
             return None
         places = self._find_places(plans_to_place(self.state.world, self.queue, entry.assignment))
@@ -205,22 +205,16 @@ class _Judge:
         return entry
 
     def still_waiting(self, claim: Claim) -> Entry | None:
-        """The claim once more, if it still does with its victims gone; None when something came between."""
-        victims = list(claim.victims.values())
-        for victim in victims:
-            self.books.simulate(victim, gone=True)
-        try:
-            if not _fits_ahead(self.queue, claim.usage):
-                return None
-            assignment = Assignment(_plans_again(self.record, claim), dict(claim.usage), Mode.PREEMPT)
+        """The claim once more, if it still does with all gone who leave; None when something came between."""
+        if not _fits_ahead(self.queue, claim.usage):
+            return None
+        assignment = Assignment(_plans_again(self.record, claim), dict(claim.usage), Mode.PREEMPT)
+        with self.books.nodes_ahead():
             places = self._find_places(plans_to_place(self.state.world, self.queue, assignment))
-            if isinstance(places, Refusal):
-                return None
-            _set_places(assignment, places)
-            return Entry(self.record, self.queue, assignment, goes_on_waiting=True)
-        finally:
-            for victim in victims:
-                self.books.simulate(victim, gone=False)
+        if isinstance(places, Refusal):
+            return None
+        _set_places(assignment, places)
+        return Entry(self.record, self.queue, assignment, goes_on_waiting=True)
 
     def _startable(self, counts: Counts) -> Entry | None:
         entry = self._entry(counts, self._probe)
@@ -246,7 +240,8 @@ class _Judge:
         if plans:
             self._place(entry, plans)
         if assignment.mode in (Mode.NO_CANDIDATES, Mode.PREEMPT, Mode.RECLAIM) and probe is not _probe_ahead:
-            self._find_targets(entry, plans)
+            with self.books.nodes_ahead():
+                self._find_targets(entry, plans)
         return entry
 
     # ------------------------------------------------------------------ nodes
@@ -301,9 +296,12 @@ class _Judge:
         if not self.can_preempt:
             return
         assignment = entry.assignment
-        if not plans and _fits_ahead(self.queue, assignment.usage):
-            entry.waits_for_others = True
-            return
+        if _fits_ahead(self.queue, assignment.usage):
+            places = self._find_places(plans) if plans else {}
+            if not isinstance(places, Refusal):
+                _set_places(assignment, places)
+                entry.waits_for_others = True
+                return
         if not plans and len(assignment.usage) == 1:
             known = self._probed.get(next(iter(assignment.usage.items())))
             if known is not None:

@@ -82,7 +82,7 @@ class SecondPass:
     ) -> GiveUp | None:
         if not rules.fails_fast:
             return None
-        record.evicted = True
+        self.books.leave(record)
         hosts = tuple(sorted(failed))
         return GiveUp(record.uid, hosts, f"No replacement for node(s) {', '.join(hosts)}: {why.message}")
 

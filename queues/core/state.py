@@ -150,9 +150,10 @@ class State(Readings):
             or placed_of(record.workload.pod_sets, admission.pod_sets) != tuple([one for _, one in record.placed])
         ):
             self.books.recharge(record, admission)
-        if record.evicted and not evicted:
-            self.books.spare(record)
-        record.evicted = evicted
+        if evicted:
+            self.books.leave(record)
+        else:
+            self.books.stay(record)
         self.second_pass.told(record)
         if admission.admitted:
             self.past.confirmed(record)
@@ -179,6 +180,11 @@ class State(Readings):
         record.ready = False
         self._ready.pop(record.uid, None)
         record.stage = Stage.HELD
+
+    def withdraw(self, record: WorkloadRecord) -> None:
+        """An admission that nobody was told of yet is taken back: the workload waits as if it had never started."""
+        self.release(record)
+        self.waiting.file(record)
 
     def _workload_gone(self, uid: Uid) -> None:
         record = self.workloads.pop(uid, None)

@@ -13,7 +13,7 @@ from queues.core.model import (
     PodSet,
     PreemptionPolicy,
 )
-from tests.oracle.preemption import Preemptor, targets
+from tests.oracle.preemption import Preemptor, fits, targets
 from tests.oracle.quota import World
 
 
@@ -80,7 +80,8 @@ def judge(world: World, preemptor: Preemptor, fr: FlavorResource, amount: int) -
     node = ("queue", queue.name)
     if amount > world.potential(node, fr):
         return Verdict(Mode.NO_FIT, 0)
-    level, may_reclaim = world.lowest_fit(queue.name, fr, amount)
+    ahead = world.ahead()
+    level, may_reclaim = ahead.lowest_fit(queue.name, fr, amount)
     if amount <= max(0, world.available(node, fr)):
         return Verdict(Mode.FIT, level)
     rules = queue.preemption
@@ -88,13 +89,21 @@ def judge(world: World, preemptor: Preemptor, fr: FlavorResource, amount: int) -
         world.fair_sharing and rules.reclaim_within_cohort is not PreemptionPolicy.NEVER
     )
     if world.quota(node, fr).nominal >= amount or may_reclaim or may_borrow_by_preemption:
-        victims = targets(world, preemptor, {fr: amount}, {fr})
+        if can_preempt(world, preemptor) and amount <= max(0, ahead.available(node, fr)):
+            return Verdict(Mode.RECLAIM, level)
+        victims = targets(ahead, preemptor, {fr: amount}, {fr})
         if not victims:
             return Verdict(Mode.NO_CANDIDATES, level)
-        level, _ = world.without(victims).lowest_fit(queue.name, fr, amount)
+        level, _ = ahead.without(victims).lowest_fit(queue.name, fr, amount)
         own = any(victim.queue == queue.name for victim in victims)
         return Verdict(Mode.PREEMPT if own else Mode.RECLAIM, level)
     return Verdict(Mode.NO_FIT, 0)
+
+
+def can_preempt(world: World, preemptor: Preemptor) -> bool:
+    rules = world.queues[preemptor.queue].preemption
+    never = PreemptionPolicy.NEVER
+    return rules.within_cluster_queue is not never or rules.reclaim_within_cohort is not never
 
 
 def assign(
@@ -192,7 +201,10 @@ def decided_by(world: World, preemptor: Preemptor, found: Assignment) -> Outcome
     if all(verdict.mode is Mode.FIT for verdict in found.verdicts.values()):
         return Outcome(admitted=found.flavors)
     needing = {fr for fr, verdict in found.verdicts.items() if verdict.mode is not Mode.FIT}
-    victims = targets(world, preemptor, found.usage, needing)
+    ahead = world.ahead()
+    if can_preempt(world, preemptor) and fits(ahead, preemptor.queue, found.usage, allow_borrowing=True):
+        return Outcome()  # those who leave already give back enough
+    victims = targets(ahead, preemptor, found.usage, needing)
     return Outcome(victims=frozenset(victim.uid for victim in victims)) if victims else None
 
 

@@ -70,7 +70,6 @@ def candidates(world: World, preemptor: Preemptor, requests: Requests, needing: 
     return sorted(
         found,
         key=lambda item: (
-            not item[0].evicted,
             groups[item[1]],
             item[0].priority,
             -item[0].reserved_at,

@@ -41,6 +41,10 @@ class World:
     #: Preemptors may then always borrow where they may reclaim.
     fair_sharing: bool = False
 
+    def ahead(self) -> World:
+        """As it will be once all who were asked to go are gone."""
+        return self.without([holder for holder in self.holders if holder.evicted])
+
     def without(self, gone: Iterable[Holder]) -> World:
         uids = {holder.uid for holder in gone}
         return replace(self, holders=tuple(h for h in self.holders if h.uid not in uids))

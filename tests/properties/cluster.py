@@ -26,6 +26,7 @@ from queues.core.model import (
 )
 from queues.core.plan import Admit, Evict, Hold, Plan
 from queues.core.policy import Policy
+from queues.core.records import WorkloadRecord
 from queues.core.state import State
 from tests.oracle.quota import Holder, World
 
@@ -47,6 +48,8 @@ class Cluster:
     state: State = field(default_factory=State)
     history: list[Event | float] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
+    #: What the last decision gave and took back again before anybody heard of it.
+    withdrawn: list[Holder] = field(default_factory=list)
 
     # ---- what happens
 
@@ -102,13 +105,21 @@ class Cluster:
 
     def decide(self) -> Plan:
         self.history.append(self.now)
+        self.withdrawn.clear()
+        self.state.withdraw = self._withdraw
         plan = decide(self.state, self.now, self.policy)
+        del self.state.withdraw
         assert not self.state.waiting.heads(), "it does not come to an end"
         self.plans.append(plan)
         for decision in plan:
             if not isinstance(decision, Hold):
                 self.unwritten.setdefault(decision.uid, []).append(decision)
         return plan
+
+    def _withdraw(self, record: WorkloadRecord) -> None:
+        assert record.admission is not None
+        self.withdrawn.append(holder_of(record.workload, record.admission))
+        State.withdraw(self.state, record)
 
     def write(self, uid: str) -> None:
         """The status writes of all decisions about the workload went through."""

@@ -189,12 +189,16 @@ class History:
         """Each decision was right when it was taken, on top of those before it."""
         cluster = self.cluster
         after = claims_of(cluster.state)
+        starting = [d.uid for d in plan if isinstance(d, Admit)]
+        assert len(starting) == len(set(starting)), "started twice"
+        assert not set(starting) & {d.uid for d in plan if isinstance(d, Evict)}, "started and evicted"
         preemptors = {d.preemptor for d in plan if isinstance(d, Evict)}
-        assert not preemptors & {d.uid for d in plan if isinstance(d, Admit)}, "evicted others for nothing"
+        assert not preemptors & set(starting), "evicted others for nothing"
         claims = {uid: after[uid] for uid in before if uid in after and uid not in preemptors}
         # Claims that were given up during the plan, or made without evicting anybody: who knows when.
         given_up = [claim for uid, claim in before.items() if uid not in claims and uid not in preemptors]
         made = [claim for uid, claim in after.items() if uid not in before and uid not in preemptors]
+        made += cluster.withdrawn  # held when others were judged, though the plan does not say so any more
         for preemptor, decisions in groupby(plan, lambda d: d.preemptor if isinstance(d, Evict) else None):
             if preemptor is not None:
                 others = [[*claims.values(), *some, *more] for some in ([], given_up) for more in ([], made)]
@@ -219,13 +223,11 @@ class History:
             self.evictions.add((preemptor, victim))
         going = [h for h in world.holders if h.uid in victims]
         staying = [h for h in world.holders if not h.evicted and h.uid not in victims]
-        # Nobody counts on what leaves for other reasons than a preemption that is still wanted.
-        unsure = [h for h in world.holders if h.evicted and self.cluster.state.workloads[h.uid].claimed_by is None]
 
         def fits_beside(*holders: Holder, borrowing: bool) -> bool:
             return fits(replace(world, holders=holders), claim.queue, dict(claim.usage), borrowing)
 
-        bases = [[*staying, *some, *other] for some in ([], unsure) for other in others]
+        bases = [[*staying, *other] for other in others]
         assert any(fits_beside(*base, borrowing=True) for base in bases), "evicted for nothing"
         assert any(
             fits_beside(*base, borrowing=borrowing)

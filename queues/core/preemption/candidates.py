@@ -120,15 +120,13 @@ def find_candidates(need: Need, queue_at: Queues, *, without_borrowing: bool = T
         in_turn(one, lambda found: rank(found.record, is_own=found.queue is queue))
         for one in (hierarchical, by_priority, own)
     ]
-    ordered = [found for one in classes for found in one if found.record.evicted]
-    ordered += [found for one in classes for found in one if not found.record.evicted]
+    ordered = [found for one in classes for found in one]
     return Candidates(ordered, any_from_others=bool(hierarchical or by_priority), any_hierarchical=bool(hierarchical))
 
 
 class Rank(NamedTuple):
     """Ends in the uid, as far as it is compared. `shared` is the queue where `past_use` decides between LocalQueues."""
 
-    is_staying: bool
     is_own: bool
     priority: int
     newest: Timestamp
@@ -138,11 +136,11 @@ class Rank(NamedTuple):
 
 
 def rank(record: WorkloadRecord, *, is_own: bool) -> Rank:
-    """Already evicted first, other queues before the own one, low priority, short run, uid."""
+    """Other queues before the own one, low priority, short run, uid."""
     reserved_at = record.admission.reserved_at if record.admission is not None else 0.0
     level = NO_USE if record.home is None else record.home.level
     shared = record.holder if record.holder is not None and record.holder.order.by_usage else None
-    return Rank(not record.evicted, is_own, record.priority, -reserved_at, record.uid, level, shared)
+    return Rank(is_own, record.priority, -reserved_at, record.uid, level, shared)
 
 
 def in_turn(found: Iterable[Found], rank_of: Callable[[Found], Rank]) -> list[Found]:
@@ -151,11 +149,11 @@ def in_turn(found: Iterable[Found], rank_of: Callable[[Found], Rank]) -> list[Fo
     That keeps the order a total one, whatever candidates of other queues stand in between.
     """
     ordered = sorted(found, key=rank_of)
-    turns: dict[tuple[QueueRecord, bool], list[int]] = {}
+    turns: dict[QueueRecord, list[int]] = {}
     for turn, each in enumerate(ordered):
         ranked = rank_of(each)
         if ranked.shared is not None:
-            turns.setdefault((ranked.shared, ranked.is_staying), []).append(turn)
+            turns.setdefault(ranked.shared, []).append(turn)
     for mine in turns.values():
         by_use = sorted((ordered[turn] for turn in mine), key=lambda each: rank_of(each).past_use, reverse=True)
         for turn, each in zip(mine, by_use, strict=True):
@@ -164,9 +162,9 @@ def in_turn(found: Iterable[Found], rank_of: Callable[[Found], Rank]) -> list[Fo
 
 
 def holders(queue: QueueRecord, short: frozenset[FlavorResource]) -> Iterator[WorkloadRecord]:
-    """Who holds any of these, and is not already leaving for somebody else."""
+    """Who holds any of these and is not leaving already, whoever asked for that."""
     for record in queue.holding.values():
-        if record.claimed_by is None and not short.isdisjoint(record.charges):
+        if not record.evicted and not short.isdisjoint(record.charges):
             yield record
 
 

@@ -33,7 +33,7 @@ def _check_usage(queue: QueueRecord) -> None:
         assert record.admission is not None
         assert record.charges == charges_of(record.workload, record.admission), record.uid
         held.update(record.charges)
-        if record.claimed_by is None:
+        if not record.evicted:
             ahead.update(record.charges)
     for record in queue.claimants.values():
         assert record.claim is not None
@@ -99,9 +99,12 @@ def _check_order(state: State, queue: QueueRecord) -> None:
 
 
 def _check_records(state: State) -> None:
+    leaving = {uid for uid, record in state.workloads.items() if record.evicted}
+    assert set(state.books.leaving) == leaving
     for uid, record in state.workloads.items():
         assert uid == record.uid
         is_holding = record.stage is Stage.HOLDING
+        assert is_holding or not record.evicted, f"{uid} was asked to give back what it does not hold"
         assert is_holding == (record.admission is not None) == (record.holder is not None), uid
         assert (record.group is not None) == (record.stage is Stage.QUEUED), uid
         assert not (is_holding and record.queue is not None), uid

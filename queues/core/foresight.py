@@ -1,0 +1,88 @@
+"""Tells flavors that keep room for what is to come which sizes wait and which were started lately.
+
+It works from the workloads' stages, from the flavors of their queues and from what is remembered of the time before.
+Where no flavor asks for it nothing is counted, and it never decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from queues.core.books import Books
+from queues.core.demand import counts_of, flavors_of
+from queues.core.model import FlavorName, ResourceFlavor, Size, Uid
+from queues.core.records import QueueRecord, Stage, WorkloadRecord
+from queues.core.topology.sizes import sizes_of
+
+_WAITING = frozenset({Stage.QUEUED, Stage.BACKING_OFF})
+
+
+class Foresight:
+    def __init__(self, books: Books) -> None:
+        self._sizes = books.domains.sizes
+        self._remembered: dict[FlavorName, tuple[tuple[Size, int], ...]] = {}
+
+    def looked_at(self, record: WorkloadRecord) -> None:
+        """The workload may have begun or ceased to wait."""
+        if not self._sizes:
+            return
+        self.gone(record.uid)
+        if record.stage in _WAITING and record.queue is not None:
+            counted = sizes_of(record.workload.pod_sets, counts_of(record.workload))
+            for flavor in _flavors_of(record.queue):
+                if flavor in self._sizes:
+                    self._sizes[flavor].waits(record.uid, counted)
+
+    def started(self, record: WorkloadRecord) -> None:
+        """The workload holds quota from now on."""
+        if not self._sizes or record.admission is None:
+            return
+        self.gone(record.uid)
+        assignments = record.admission.pod_sets
+        counts = {one.name: one.count for one in assignments}
+        pod_sets = record.workload.pod_sets
+        counted = sizes_of(pod_sets, [counts.get(pod_set.name, 0) for pod_set in pod_sets])
+        for flavor in flavors_of(assignments):
+            if flavor in self._sizes:
+                self._sizes[flavor].started(record.uid, counted)
+
+    def gone(self, uid: Uid) -> None:
+        for sizes in self._sizes.values():
+            sizes.gone(uid)
+
+    def remembered(self, flavor: FlavorName, sizes: tuple[tuple[Size, int], ...]) -> None:
+        """What was started before, oldest first; only the first word on a flavor counts."""
+        if flavor not in self._remembered:
+            self._remembered[flavor] = sizes
+            if flavor in self._sizes:
+                self._sizes[flavor].remembered(sizes)
+
+    def flavor_changed(
+        self, old: ResourceFlavor | None, new: ResourceFlavor, records: Iterable[WorkloadRecord]
+    ) -> None:
+        """A flavor that begins to ask is told of everybody. Cost then: all workloads."""
+        if new.name in self._sizes and (old is None or old.packing is not new.packing):
+            self.recount(records)
+
+    def recount(self, records: Iterable[WorkloadRecord]) -> None:
+        """Count everybody anew, since it changed whom which flavor could serve. Cost: all workloads."""
+        if not self._sizes:
+            return
+        for sizes in self._sizes.values():
+            sizes.forget()
+        everybody = sorted(records, key=lambda record: (_since(record), record.uid))
+        for record in everybody:
+            if record.stage is Stage.HOLDING:
+                self.started(record)
+            else:
+                self.looked_at(record)
+        for flavor, sizes in self._sizes.items():
+            sizes.remembered(self._remembered.get(flavor, ()))
+
+
+def _since(record: WorkloadRecord) -> float:
+    return 0.0 if record.admission is None else record.admission.reserved_at
+
+
+def _flavors_of(queue: QueueRecord) -> Iterable[FlavorName]:
+    return () if queue.spec is None else {each.flavor: None for group in queue.spec.groups for each in group.flavors}
