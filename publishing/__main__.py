@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from publishing import dashboard
+from publishing import chart, dashboard
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 #: Each gives texts by their paths below the checkout.
-_MAKERS: Final[tuple[Callable[[Path], Mapping[str, str]], ...]] = (dashboard.files,)
+_MAKERS: Final[tuple[Callable[[Path], Mapping[str, str]], ...]] = (dashboard.files, chart.files)
 #: Folders in which nothing but made files may lie.
-_OWNED: Final[tuple[str, ...]] = ()
+_OWNED: Final = chart.MADE
 
 
 def files(root: Path = ROOT) -> dict[str, str]:

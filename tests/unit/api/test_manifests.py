@@ -37,7 +37,7 @@ def test_webhooks_and_policies_are_those_of_the_settings() -> None:
 def test_everything_is_listed_in_the_kustomization() -> None:
     listed = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
     there = {path.name for path in FOLDER.glob("*.yaml")} | {path.name for path in FOLDER.iterdir() if path.is_dir()}
-    assert there - set(listed) == {"kustomization.yaml", "configuration.yaml", "overlays", "monitoring"}
+    assert there - set(listed) == {"kustomization.yaml", "configuration.yaml", "overlays", "monitoring", "helm"}
 
 
 def test_the_container_listens_where_the_settings_say() -> None:

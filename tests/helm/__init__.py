@@ -1,0 +1,1 @@
+"""Helm as the tests use it."""
