@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -182,6 +183,7 @@ def without_condition(conditions: tuple[Condition, ...], type_: str) -> tuple[Co
 # ------------------------------------------------------------------ time
 
 
+@lru_cache(maxsize=8_192)
 def epoch(timestamp: str) -> float:
     """Seconds since the epoch of an RFC 3339 timestamp, to the microsecond. Raises ValueError on anything else."""
     moment = datetime.fromisoformat(timestamp)
@@ -192,7 +194,13 @@ def epoch(timestamp: str) -> float:
 
 def rfc3339(seconds: float) -> str:
     """A timestamp in whole seconds, as `metav1.Time` is written."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _in_whole_seconds(int(seconds))
+
+
+@lru_cache(maxsize=1_024)
+def _in_whole_seconds(seconds: int) -> str:
+    """Thousands of conditions are written within one second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(seconds: float) -> str:

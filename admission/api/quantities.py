@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 CPU = "cpu"
 
@@ -26,6 +27,7 @@ class QuantityError(ValueError):
     """The text is no quantity."""
 
 
+@lru_cache(maxsize=4_096, typed=True)
 def parse(text: str | float) -> Fraction:
     """The exact value. Numbers are read as the JSON that they came from would be.
 

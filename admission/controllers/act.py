@@ -140,8 +140,8 @@ class Actor:
         """Whether more is under way than the API calls that may run at once: time to leave out what can wait."""
         return len(self._tasks) >= self._concurrency
 
-    def is_busy(self, *keys: Hashable) -> bool:
-        return any(key in self._busy for key in keys)
+    def is_busy(self, key: Hashable) -> bool:
+        return key in self._busy
 
     def start(self, errand: Errand) -> None:
         """The caller has seen to it that nothing that the errand touches is busy."""

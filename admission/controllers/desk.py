@@ -69,7 +69,7 @@ class Desk:
         #: Admissions that are being written.
         self._admitting: dict[str, Admit] = {}
         #: The objects whose writes come before that of an eviction.
-        self._after: dict[str, tuple[Hashable, ...]] = {}
+        self._after: dict[str, list[Hashable]] = {}
         self._kept_until: dict[str, float] = {}
         self._failed_admissions: dict[str, int] = {}
         self._status_written: dict[OfStatus, float] = {}
@@ -256,7 +256,7 @@ class Desk:
         for decision in plan:
             success = success or not isinstance(decision, Hold)
             if isinstance(decision, Evict) and admitted:
-                self._after[decision.uid] = tuple(admitted)
+                self._after[decision.uid] = list(admitted)
             token = OfDecision(decision.uid)
             self._guarded(token, now, self._start_decision, decision, now)
             if isinstance(decision, Admit):
@@ -279,8 +279,7 @@ class Desk:
                 self._holds_to_tell[uid] = None
             case Admit() | Evict() | Place() | GiveUp():
                 token = OfDecision(uid)
-                first = (*self._after.get(uid, ()), ("Workload", *key_of(workload)))
-                is_busy = any(self._errands.wait_for(key, token) for key in first)
+                is_busy = self._waits_for_others(uid) or self._errands.wait_for(("Workload", *key_of(workload)), token)
                 if is_busy or not self._errands.may_look(token, now):
                     self._deferred[uid] = decision
                     return
@@ -300,6 +299,13 @@ class Desk:
                     self._admitting[uid] = decision
             case _:
                 assert_never(decision)
+
+    def _waits_for_others(self, uid: str) -> bool:
+        """Whether a write that comes before this decision's is not done; then it comes up again when that one is."""
+        left = self._after.get(uid, [])
+        while left and not self._errands.wait_for(left[-1], OfDecision(uid)):
+            left.pop()
+        return bool(left)
 
     def _written(self, workload: Workload, decision: Written, now: float) -> tuple[Workload | None, tuple[Effect, ...]]:
         """The Workload as decided and what is told about it; None where the decision does not fit it any more."""

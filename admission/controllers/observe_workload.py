@@ -53,20 +53,26 @@ def held(obj: Workload) -> str | None:
     """Why it does not wait for quota at all; None for what does, and for what holds quota."""
     if conditions.holds_quota(obj):
         return None
-    gates = admission_gates(obj)
+    if obj.metadata.is_deleting:
+        return "The workload is being deleted"
+    if not conditions.is_active(obj):
+        return "The workload is deactivated"
+    if conditions.is_true(obj, names.DEACTIVATION_TARGET):
+        return "The workload is about to be deactivated"
+    if conditions.is_on_hold(obj):
+        return "The workload is on hold"
+    return _kept_by_others(obj)
+
+
+def _kept_by_others(obj: Workload) -> str | None:
+    if conditions.is_true(obj, names.WAITING_FOR_REPLACEMENT_PODS):
+        return "The workload waits for replacement pods"
+    if gates := admission_gates(obj):
+        return f"The workload is gated by {', '.join(gates)}"
     failed = sorted(
         state.name for state in obj.status.admission_checks if state.state in {names.CHECK_RETRY, names.CHECK_REJECTED}
     )
-    reasons = (
-        (obj.metadata.is_deleting, "The workload is being deleted"),
-        (not conditions.is_active(obj), "The workload is deactivated"),
-        (conditions.is_true(obj, names.DEACTIVATION_TARGET), "The workload is about to be deactivated"),
-        (conditions.is_on_hold(obj), "The workload is on hold"),
-        (conditions.is_true(obj, names.WAITING_FOR_REPLACEMENT_PODS), "The workload waits for replacement pods"),
-        (bool(gates), f"The workload is gated by {', '.join(gates)}"),
-        (bool(failed), f"The workload has failed admission checks: {', '.join(failed)}"),
-    )
-    return next((text for applies, text in reasons if applies), None)
+    return f"The workload has failed admission checks: {', '.join(failed)}" if failed else None
 
 
 def is_to_be_placed(obj: Workload) -> bool:

@@ -33,7 +33,7 @@ class Series:
     def __init__(self, registry: CollectorRegistry, role: str) -> None:
         self.registry = registry
         self.role = role
-        self._made: list[tuple[tuple[str, ...], Any]] = []
+        self._made: list[tuple[tuple[str, ...], Labelled]] = []
 
     def counter(self, name: str, words: str, *labels: str) -> Labelled:
         return self._kept(labels, Counter(name, words, (*labels, ROLE), registry=self.registry))
@@ -48,30 +48,43 @@ class Series:
 
     def forget(self, labels: Mapping[str, str]) -> None:
         """Series of what is gone go as well: of every metric that has these labels."""
-        for names, metric in self._made:
+        for names, made in self._made:
             if set(labels) <= set(names):
-                metric.remove_by_labels(dict(labels))
+                made.forget(labels)
 
     def _kept(self, labels: tuple[str, ...], metric: Any) -> Labelled:
-        self._made.append((labels, metric))
-        return Labelled(metric, self.role)
+        made = Labelled(metric, self.role)
+        self._made.append((labels, made))
+        return made
 
 
 class Labelled:
-    """One metric."""
+    """One metric, with its series at hand: to look one up costs more than to count."""
 
-    __slots__ = ("_metric", "_role")
+    __slots__ = ("_metric", "_role", "_series")
 
     def __init__(self, metric: Any, role: str) -> None:
         self._metric = metric
         self._role = role
+        self._series: dict[tuple[str, ...], Any] = {}
 
     def inc(self, *labels: str) -> None:
-        self._metric.labels(*labels, self._role).inc()
+        self._of(labels).inc()
 
     def observe(self, seconds: float, *labels: str) -> None:
         """Never less than nothing: the clocks of two machines differ, and a sum that falls breaks every rate."""
-        self._metric.labels(*labels, self._role).observe(max(0.0, seconds))
+        self._of(labels).observe(max(0.0, seconds))
+
+    def forget(self, labels: Mapping[str, str]) -> None:
+        """The series that have these labels."""
+        self._series.clear()
+        self._metric.remove_by_labels(dict(labels))
+
+    def _of(self, labels: tuple[str, ...]) -> Any:
+        found = self._series.get(labels)
+        if found is None:
+            found = self._series[labels] = self._metric.labels(*labels, self._role)
+        return found
 
 
 class _AtScrape(Collector):

@@ -27,12 +27,15 @@ log = logging.getLogger("muster.journal")
 
 DAY = 86_400.0
 
+_GATHER_MORE = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Seconds.
 
-    `gather`: how long entries are collected before they are written. `heartbeat`: how often an idle writer says that it
+    `gather`: how long entries are collected before they are written; five times as long while they keep coming, since
+    most of what a batch costs does not depend on its size. `heartbeat`: how often an idle writer says that it
     is alive, so that readers know how old the read model is.
     """
 
@@ -89,6 +92,7 @@ class Journal:
         self._writing_since: float | None = None
         self._writer = uuid.uuid4().hex
         self._batch = 0
+        self._taken_at = 0.0
         self._dropped = self._written = self._failures = 0
         self._last_error = ""
         self._last_written_at = 0.0
@@ -173,9 +177,12 @@ class Journal:
             if self._closing is not None and not len(self._buffer) and self._buffer.gap is None:
                 return None
             if self._closing is None and len(self._buffer):
+                gather = self._timing.gather
+                more = self._taken_at + _GATHER_MORE * gather - time.monotonic()
                 self._changed.wait_for(
-                    lambda: len(self._buffer) >= self._batch_size or self._closing is not None, self._timing.gather
+                    lambda: len(self._buffer) >= self._batch_size or self._closing is not None, max(gather, more)
                 )
+            self._taken_at = time.monotonic()
             self._batch += 1
             self._writing = self._buffer.take(self._batch_size)
             self._writing_since = self._waiting_since
