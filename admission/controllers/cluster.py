@@ -22,6 +22,7 @@ from admission.controllers.store import Change, Key, key_of
 from admission.controllers.tables import Tables
 from admission.controllers.units import Units
 from admission.controllers.values import Values
+from admission.jobs.device_claims import measures_of_class
 from admission.jobs.interface import Adapter, UnitKey
 from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
 from admission.kube.informers import Deleted, Replaced, Upserted
@@ -84,6 +85,7 @@ class Cluster:
         #: Uids of Workloads that hold quota and whose pods the core knows to be ready.
         self._ready: set[str] = set()
         waiting = settings.wait_for_pods_ready
+        self._measures = bool(measures_of_class(settings))
         self._tells_readiness = waiting is not None and waiting.block_admission
         self._on: dict[str, Callable[[Change[Any]], None]] = {
             "ResourceFlavor": self._flavor,
@@ -97,6 +99,7 @@ class Cluster:
             "PriorityClass": self._priority_class,
             "RuntimeClass": self._runtime_class,
             "DeviceClass": self._device_class,
+            "ResourceSlice": self._resource_slice,
             "ResourceClaimTemplate": self._claim,
             "ResourceClaim": self._claim,
             "LimitRange": self._limit_range,
@@ -321,12 +324,30 @@ class Cluster:
             self.dirty.workloads[key_of(workload)] = None
 
     def _device_class(self, change: Change[devices.DeviceClass]) -> None:
-        names_given = {each.spec.extended_resource_name for each in (change.before, change.after) if each is not None}
-        if not any(names_given) or (change.before and change.after and change.before.spec == change.after.spec):
+        specs = [each.spec for each in (change.before, change.after) if each is not None]
+        if len(specs) > 1 and specs[0] == specs[1]:
+            return
+        if self._measures:
+            self._claimed_again()
+        if not any(spec.extended_resource_name for spec in specs):
             return
         self.values.classes_changed()
         for workload in self.tables.workloads:
             self.dirty.workloads[key_of(workload)] = None
+
+    def _resource_slice(self, change: Change[devices.ResourceSlice]) -> None:
+        """Other devices: what those who wait for some cost may be another. Who holds quota keeps what it is charged."""
+        if change.before is not None and change.after is not None and change.before.spec == change.after.spec:
+            return
+        self.look.pools.pop(change.either.spec.driver, None)
+        self._claimed_again()
+
+    def _claimed_again(self) -> None:
+        """What claims cost is read again for all that wait. Cost: these."""
+        for workload in self.tables.workloads.where("claims devices", True):
+            if not conditions.holds_quota(workload) and not conditions.is_finished(workload):
+                self.values.claims_changed(workload.metadata.uid)
+                self.dirty.workloads[key_of(workload)] = None
 
     def _claim(self, change: Change[devices.ResourceClaim] | Change[devices.ResourceClaimTemplate]) -> None:
         """Where the scheduler writes allocations into claims, their spec stays as it is."""

@@ -7,13 +7,14 @@ anything or change a table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from admission.api.core import LimitRange, PriorityClass, RuntimeClass
 from admission.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from admission.api.kueue import LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass
 from admission.api.meta import OwnerReference
 from admission.controllers.tables import Tables
+from admission.jobs.device_pools import Pools
 from admission.jobs.interface import Member
 from admission.settings import Settings
 
@@ -26,6 +27,8 @@ class Look:
     settings: Settings
     clock: Callable[[], float]
     member_kinds: frozenset[str]
+    #: What was made of the slices of each driver; whoever hears of another slice empties it.
+    pools: dict[str, Pools] = field(default_factory=dict)
 
     @property
     def now(self) -> float:
@@ -52,6 +55,16 @@ class Look:
 
     def device_classes(self) -> Iterable[DeviceClass]:
         return self.tables.device_classes
+
+    def device_class(self, name: str) -> DeviceClass | None:
+        return self.tables.device_classes.get("", name)
+
+    def device_pools(self, driver: str) -> Pools:
+        found = self.pools.get(driver)
+        if found is None:
+            slices = [each for each in self.tables.resource_slices if each.spec.driver == driver]
+            found = self.pools[driver] = Pools.of(sorted(slices, key=lambda each: each.metadata.name))
+        return found
 
     def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         return self.tables.resource_claims.get(namespace, name)

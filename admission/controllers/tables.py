@@ -15,7 +15,7 @@ from admission.api.meta import ObjectMeta
 from admission.controllers.conditions import is_finished
 from admission.controllers.observe import check_names, flavor_names, workload_name
 from admission.controllers.store import Table, is_newer
-from admission.jobs.device_claims import resource_of_class
+from admission.jobs.device_claims import measures_of_class, resource_of_class
 from admission.jobs.effects import Ref
 from admission.kube import resources
 from admission.kube.resources import Resource
@@ -55,7 +55,10 @@ WRITTEN: dict[str, Resource[Any]] = {each.kind: each for each in (*REQUIRED, *OP
 
 def optional(settings: Settings) -> tuple[Resource[Any], ...]:
     """What to follow besides `REQUIRED`, under these settings."""
-    return (*OPTIONAL, *DEVICES) if resource_of_class(settings) else OPTIONAL
+    if not resource_of_class(settings):
+        return OPTIONAL
+    slices = (resources.RESOURCE_SLICES,) if measures_of_class(settings) else ()
+    return (*OPTIONAL, *DEVICES, *slices)
 
 
 class Tables:
@@ -74,6 +77,7 @@ class Tables:
         self.runtime_classes: Table[core.RuntimeClass] = Table()
         self.device_classes: Table[devices.DeviceClass] = Table()
         self.resource_claim_templates: Table[devices.ResourceClaimTemplate] = Table()
+        self.resource_slices: Table[devices.ResourceSlice] = Table()
         self.resource_claims: Table[devices.ResourceClaim] = Table()
         self.limit_ranges: Table[core.LimitRange] = Table({"namespace": _namespace})
         self.nodes: Table[core.Node] = Table({"host": _host})
@@ -86,6 +90,7 @@ class Tables:
                 "priority class": _priority_class,
                 "holds": _holds,
                 "claim": _claims,
+                "claims devices": _claims_devices,
             }
         )
         self._by_kind: dict[str, Table[Any]] = {
@@ -100,6 +105,7 @@ class Tables:
             "PriorityClass": self.priority_classes,
             "RuntimeClass": self.runtime_classes,
             "DeviceClass": self.device_classes,
+            "ResourceSlice": self.resource_slices,
             "ResourceClaimTemplate": self.resource_claim_templates,
             "ResourceClaim": self.resource_claims,
             "LimitRange": self.limit_ranges,
@@ -173,6 +179,10 @@ def _claims(workload: kueue.Workload) -> Iterable[Hashable]:
             ):
                 if isinstance(name := claim.get(field), str):
                     yield kind, workload.metadata.namespace, name
+
+
+def _claims_devices(workload: kueue.Workload) -> Iterable[Hashable]:
+    return (True,) if any(True for _ in _claims(workload)) else ()
 
 
 def _pod_workload(pod: core.Pod) -> Iterable[Hashable]:

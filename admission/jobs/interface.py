@@ -15,6 +15,7 @@ from admission.api.core import LimitRange, PriorityClass, RuntimeClass
 from admission.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from admission.api.kueue import LocalQueue, ResourceFlavor, Workload, WorkloadPriorityClass
 from admission.api.meta import ObjectMeta, OwnerReference
+from admission.jobs.device_pools import Pools
 from admission.jobs.effects import Effect
 from admission.settings import Settings
 
@@ -84,6 +85,12 @@ class Context(Protocol):
 
     def device_classes(self) -> Iterable[DeviceClass]:
         """All of them, where device classes are mapped to resources; otherwise none are observed."""
+        ...
+
+    def device_class(self, name: str) -> DeviceClass | None: ...
+
+    def device_pools(self, driver: str) -> Pools:
+        """The driver's devices, where a mapping counts by them; otherwise none are observed."""
         ...
 
     def resource_claim(self, namespace: str, name: str) -> ResourceClaim | None: ...

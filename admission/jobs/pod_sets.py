@@ -38,11 +38,16 @@ def core_pod_sets(workload: Workload, context: Context) -> tuple[model.PodSet, .
         spec = pod_spec(pod_set)
         if isinstance(spec, Misconfigured):
             return spec
+        backed = backed_resources(resource_names(spec), context)
+        if isinstance(backed, Misconfigured):
+            if not holds_quota:
+                return backed
+            backed = {}
         around = Surroundings(
             resources=context.settings.resources,
             runtime_class=context.runtime_class(spec.runtime_class_name) if spec.runtime_class_name else None,
             limit_ranges=limit_ranges,
-            backed=backed_resources(resource_names(spec), context),
+            backed=backed,
             are_admitted=holds_quota,
         )
         requests = pod_requests(spec, around)

@@ -53,6 +53,7 @@ PRIORITY_CLASSES: Final = Resource(
 )
 DEVICE_CLASSES: Final = Resource(_DEVICES, "v1", "deviceclasses", "DeviceClass", False, devices.DeviceClass)
 RESOURCE_CLAIMS: Final = Resource(_DEVICES, "v1", "resourceclaims", "ResourceClaim", True, devices.ResourceClaim)
+RESOURCE_SLICES: Final = Resource(_DEVICES, "v1", "resourceslices", "ResourceSlice", False, devices.ResourceSlice)
 RESOURCE_CLAIM_TEMPLATES: Final = Resource(
     _DEVICES, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, devices.ResourceClaimTemplate
 )

@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 from admission.api.meta import selects
 from admission.api.names import NAMESPACE_NAME_LABEL
-from admission.settings import cipher_suites, gates, gpu_shares
+from admission.settings import cipher_suites, device_classes, gates, gpu_shares
 from admission.settings.configuration import (
-    DeviceClassSource,
     LabelSelector,
     PreemptionStrategy,
     Settings,
@@ -50,10 +49,6 @@ STRATEGY_LISTS: Final = (
     (PreemptionStrategy.LESS_THAN_INITIAL_SHARE,),
     (PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, PreemptionStrategy.LESS_THAN_INITIAL_SHARE),
 )
-#: Kueue's bounds on device class mappings.
-_MOST_MAPPINGS: Final = 16
-_MOST_CLASSES: Final = 8
-_LONGEST_NAME: Final = 253
 _LABEL_KEY: Final = re.compile(
     r"^(?:(?=[^/]{1,253}/)[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 )
@@ -150,7 +145,7 @@ def _behaviour_problems(settings: Settings) -> Iterator[str]:
                 place, remedy = inputs.index(name), "muster.gpuShares prices it as well; remove one"
             yield f"resources.transformations[{place}].input: {name!r} is there twice; {remedy}"
     yield from gpu_shares.problems(settings)
-    yield from _device_class_problems(settings)
+    yield from device_classes.problems(settings)
     yield from _tracing_problems(settings)
     if settings.muster.journal.capacity < 1:
         yield "muster.journal.capacity: has to be 1 or more"
@@ -177,49 +172,6 @@ def _control_problems(settings: Settings) -> Iterator[str]:
             yield f"muster.controller.{path}: {value:g} is too little; {'1 or more' if unit else 'has to be above 0'}"
     if not 0 <= control.batch_window <= 1:
         yield "muster.controller.batchWindow: write 0s to 1s; decisions wait for it"
-
-
-def _device_class_problems(settings: Settings) -> Iterator[str]:
-    mappings = settings.resources.device_class_mappings
-    if len(mappings) > _MOST_MAPPINGS:
-        yield f"resources.deviceClassMappings: {len(mappings)} are too many; at most {_MOST_MAPPINGS}"
-    if mappings and not settings.gate("KueueDRAIntegration"):
-        yield "resources.deviceClassMappings: needs the feature gate KueueDRAIntegration; switch it on or remove it"
-    resources: set[str] = set()
-    classes: dict[str, str] = {}
-    for index, mapping in enumerate(mappings):
-        path = f"resources.deviceClassMappings[{index}]"
-        if not _is_qualified_name(mapping.name):
-            yield f"{path}.name: {mapping.name!r} is not a resource name"
-        elif mapping.name in resources:
-            yield f"{path}.name: {mapping.name!r} is there twice; merge the two"
-        resources.add(mapping.name)
-        names = mapping.device_class_names
-        if not 1 <= len(names) <= _MOST_CLASSES:
-            yield f"{path}.deviceClassNames: name 1 to {_MOST_CLASSES} device classes, not {len(names)}"
-        for place, name in enumerate(names):
-            if not _is_qualified_name(name):
-                yield f"{path}.deviceClassNames[{place}]: {name!r} is not the name of a device class"
-            elif name in classes:
-                yield f"{path}.deviceClassNames[{place}]: {name!r} counts as {classes[name]} already; name it once"
-            classes.setdefault(name, mapping.name)
-        for place, source in enumerate(mapping.sources):
-            yield from _source_problems(f"{path}.sources[{place}]", source)
-
-
-def _source_problems(path: str, source: DeviceClassSource) -> Iterator[str]:
-    if (source.counter is None) == (source.capacity is None):
-        yield f"{path}: write one of counter and capacity"
-    else:
-        kind, what = ("capacity", "capacity") if source.counter is None else ("counter", "counters")
-        yield (
-            f"{path}.{kind}: quota by the {what} of devices is not there yet: it takes CEL over their attributes; "
-            "map one device class for each size of partition instead"
-        )
-
-
-def _is_qualified_name(name: str) -> bool:
-    return len(name) <= _LONGEST_NAME and _LABEL_KEY.fullmatch(name) is not None
 
 
 def _tracing_problems(settings: Settings) -> Iterator[str]:

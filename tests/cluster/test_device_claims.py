@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from admission.settings import GpuPods, GpuShares, Muster, Resources, dump, parse
-from admission.settings.configuration import DeviceClassMapping
+from admission.settings.configuration import (
+    CelSelector,
+    DeviceClassMapping,
+    DeviceClassSource,
+    DeviceSource,
+    SourceSelector,
+)
 from tests.cluster.controller_rig import cluster_queue, flavor, local_queue, running
 from tests.cluster.webhook_process import serving
 from tests.controlplane.cluster import Api, ControlPlane
@@ -24,6 +30,10 @@ eventually = partial(soon, seconds=30)
 DEVICES = "resource.k8s.io/v1"
 QUEUE = "kueue.x-k8s.io/queue-name"
 GPU = "example.com/gpu"
+DRIVER = "vram.example.com"
+VRAM = DeviceSource(
+    name="memory", driver=DRIVER, device_selector=SourceSelector(cel=CelSelector(expression="device.driver != ''"))
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,7 +42,15 @@ def muster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
     with serving(
         control_plane,
         tmp_path_factory.mktemp("webhook"),
-        resources=Resources(device_class_mappings=(DeviceClassMapping("gpus", ("gpu", "gpu-old")),)),
+        resources=Resources(
+            device_class_mappings=(
+                DeviceClassMapping(name="gpus", device_class_names=("gpu", "gpu-old")),
+                DeviceClassMapping(
+                    name="vram", device_class_names=("vram",), sources=(DeviceClassSource(capacity=VRAM),)
+                ),
+            )
+        ),
+        feature_gates={"KueueDRAIntegrationConsumableCapacity": True},
         muster=Muster(
             gpu_pods=GpuPods(device_classes=("gpu",)),
             gpu_shares=GpuShares(presets=("mig-h100-80gb",), replicas={"nvidia.com/gpu.shared": 4}),
@@ -187,3 +205,23 @@ def test_slices_of_gpus_and_whole_gpus_draw_on_one_quota(control_plane: ControlP
     assert workload["status"]["resourceRequests"] == [{"name": "main", "resources": {"cpu": "1", parts: "210"}}]
     api.delete("Job", slices["metadata"]["name"], ns)
     eventually(lambda: total() == 840 + 210, message="a quarter of a GPU fits when the slices are gone")
+
+
+def test_devices_that_count_by_their_capacity_are_charged_once_a_driver_tells_of_them(
+    control_plane: ControlPlane,
+) -> None:
+    api, ns = control_plane.api, control_plane.namespace()
+    quotas = [{"name": "cpu", "nominalQuota": 16}, {"name": "vram", "nominalQuota": "160Gi"}]
+    group = {"coveredResources": ["cpu", "vram"], "flavors": [{"name": "default", "resources": quotas}]}
+    api.create(cluster_queue(ns, 0, resourceGroups=[group]))
+    api.create(local_queue("default", ns, ns))
+    api.create({"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "vram"}, "spec": {}})
+    large = f'device.capacity["{DRIVER}"].memory.isGreaterThan(quantity("60Gi"))'
+    api.create(template(ns, requests(1, "vram", selectors=[{"cel": {"expression": large}}])))
+    api.create(job(ns, 2, resourceClaimTemplateName="t"))
+    waits_for(api, ns, "1 devices are asked for and 0 match")
+    found = [{"name": f"gpu-{size}", "capacity": {"memory": {"value": f"{size}Gi"}}} for size in (40, 80)]
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "pool": pool, "allNodes": True, "devices": found}
+    api.create({"apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec})
+    assert usage(api, ns) == {"cpu": "2", "vram": str(160 * 1024**3)}

@@ -47,6 +47,7 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "DeviceClass": ("resource.k8s.io/v1", "deviceclasses", False),
     "ResourceClaim": ("resource.k8s.io/v1", "resourceclaims", True),
     "ResourceClaimTemplate": ("resource.k8s.io/v1", "resourceclaimtemplates", True),
+    "ResourceSlice": ("resource.k8s.io/v1", "resourceslices", False),
     "PriorityClass": ("scheduling.k8s.io/v1", "priorityclasses", False),
     "Lease": ("coordination.k8s.io/v1", "leases", True),
     "Role": ("rbac.authorization.k8s.io/v1", "roles", True),

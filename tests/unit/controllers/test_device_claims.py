@@ -15,12 +15,20 @@ from admission.controllers.store import Key
 from admission.controllers.tables import DEVICES, optional
 from admission.jobs.registry import adapters
 from admission.kube.informers import Deleted, Upserted
-from admission.settings.configuration import DeviceClassMapping, Resources
+from admission.settings.configuration import (
+    CelSelector,
+    DeviceClassMapping,
+    DeviceClassSource,
+    DeviceSource,
+    Resources,
+    SourceSelector,
+)
 from tests.unit.controllers.builders import NAMESPACE, NOW, cluster_queue, local_queue, settings, template, workload
 
 W = Key(NAMESPACE, "w")
 SETTINGS = msgspec.structs.replace(
-    settings(), resources=Resources(device_class_mappings=(DeviceClassMapping("gpus", ("gpu",)),))
+    settings(),
+    resources=Resources(device_class_mappings=(DeviceClassMapping(name="gpus", device_class_names=("gpu",)),)),
 )
 
 
@@ -114,3 +122,30 @@ def test_devices_are_followed_only_where_classes_are_mapped() -> None:
     assert not set(DEVICES) & set(optional(settings()))
     off = msgspec.structs.replace(SETTINGS, feature_gates={"KueueDRAIntegration": False})
     assert not set(DEVICES) & set(optional(off))
+
+
+def test_a_driver_that_tells_of_devices_wakes_who_counts_by_them() -> None:
+    selector = SourceSelector(cel=CelSelector(expression="true"))
+    counter = DeviceClassSource(counter=DeviceSource(name="memory", driver="d", device_selector=selector))
+    mapping = DeviceClassMapping(name="gpus", device_class_names=("gpu",), sources=(counter,))
+    counted = msgspec.structs.replace(settings(), resources=Resources(device_class_mappings=(mapping,)))
+    cluster = Cluster(counted, adapters(counted), lambda: NOW)
+    take(cluster, cluster_queue(), local_queue(), device_class(""), claim_template(2))
+    waiting = claimed_by(resourceClaimTemplateName="t")
+    assert list(take(cluster, waiting).workloads) == [W]
+    assert "0 match" in (cluster.value(waiting).misconfigured or "")
+    assert list(take(cluster, resource_slice()).workloads) == [W]
+    assert cluster.value(waiting).pod_sets[0].requests == {"cpu": 1000, "gpus": 20}
+    assert not take(cluster, resource_slice(version="2")).workloads, "nothing that counts has changed"
+    cluster.take(Observed("ResourceSlice", Deleted(resource_slice(version="3"))))
+    assert "0 match" in (cluster.value(waiting).misconfigured or "")
+
+
+def resource_slice(version: str = "1") -> devices.ResourceSlice:
+    found = [
+        {"name": name, "consumesCounters": [{"counterSet": "c", "counters": {"memory": {"value": "10"}}}]}
+        for name in ("a", "b")
+    ]
+    meta = {"name": "s", "uid": "uid-s", "resourceVersion": version}
+    spec = {"driver": "d", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": found}
+    return convert({"metadata": meta, "spec": spec}, devices.ResourceSlice)

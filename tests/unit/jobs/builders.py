@@ -14,6 +14,7 @@ from admission.api.batch import Job
 from admission.api.core import Pod
 from admission.api.decoding import convert
 from admission.jobs.batch_job import BatchJobs
+from admission.jobs.device_pools import Pools
 from admission.jobs.effects import Create, Delete, Effect, Patch, PatchKind, Tell
 from admission.jobs.interface import Adapter, Outcome, Unit, UnitKey
 from admission.jobs.pod_groups import PodGroups
@@ -174,6 +175,7 @@ class World:
     classes: tuple[devices.DeviceClass, ...] = ()
     claims: dict[str, devices.ResourceClaim] = field(default_factory=dict)
     claim_templates: dict[str, devices.ResourceClaimTemplate] = field(default_factory=dict)
+    slices: tuple[devices.ResourceSlice, ...] = ()
     is_ending: bool = False
     ns_labels: dict[str, str] = field(default_factory=lambda: {"kubernetes.io/metadata.name": NS})
     done: list[Effect] = field(default_factory=list)
@@ -202,6 +204,12 @@ class World:
 
     def device_classes(self) -> Iterable[devices.DeviceClass]:
         return self.classes
+
+    def device_class(self, name: str) -> devices.DeviceClass | None:
+        return next((each for each in self.classes if each.metadata.name == name), None)
+
+    def device_pools(self, driver: str) -> Pools:
+        return Pools.of(each for each in self.slices if each.spec.driver == driver)
 
     def resource_claim(self, namespace: str, name: str) -> devices.ResourceClaim | None:
         return self.claims.get(name)

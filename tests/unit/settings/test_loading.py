@@ -28,6 +28,14 @@ def read(version: str = V1BETA2, **fields: Any) -> Settings:
     return parse(configuration(version, **fields))
 
 
+def metered(name: str = "memory", driver: str = "gpu.example.com", selector: str = "true") -> dict[str, Any]:
+    return {"name": name, "driver": driver, "deviceSelector": {"cel": {"expression": selector}}}
+
+
+def source(resource: str = "a", **kinds: Any) -> dict[str, Any]:
+    return {"name": resource, "deviceClassNames": ["x"], "sources": [kinds]}
+
+
 @dataclass(frozen=True)
 class Refusal:
     id: str
@@ -83,13 +91,47 @@ REFUSALS = [
         "deviceClassMappings[1].name: 'a' is there twice",
     ),
     Refusal(
-        "quota by counters is refused",
+        "a source is one of both",
+        {"resources": {"deviceClassMappings": [{"name": "a", "deviceClassNames": ["x"], "sources": [{}]}]}},
+        "sources[0]: write one of counter and capacity",
+    ),
+    Refusal(
+        "a source is complete",
+        {"resources": {"deviceClassMappings": [source(counter={"name": "memory"})]}},
+        "sources[0].counter: Object missing required field `driver`",
+    ),
+    Refusal(
+        "a counter has a name",
+        {"resources": {"deviceClassMappings": [source(counter=metered(name="Memory!"))]}},
+        "sources[0].counter.name: 'Memory!' is not the name of a counter",
+    ),
+    Refusal(
+        "a driver has a name",
+        {"resources": {"deviceClassMappings": [source(counter=metered(driver="a b"))]}},
+        "sources[0].counter.driver: 'a b' is not the name of a driver",
+    ),
+    Refusal(
+        "a selector is understood",
+        {"resources": {"deviceClassMappings": [source(counter=metered(selector="device.driver =="))]}},
+        "sources[0].counter.deviceSelector.cel.expression: ends too early",
+    ),
+    Refusal(
+        "capacity needs its gate",
+        {"resources": {"deviceClassMappings": [source(capacity=metered())]}},
+        "sources[0].capacity: needs the feature gate KueueDRAIntegrationConsumableCapacity",
+    ),
+    Refusal(
+        "counters need their gate",
         {
-            "resources": {
-                "deviceClassMappings": [{"name": "a", "deviceClassNames": ["x"], "sources": [{"counter": {}}]}]
-            }
+            "resources": {"deviceClassMappings": [source(counter=metered())]},
+            "featureGates": {"KueueDRAIntegrationPartitionableDevices": False},
         },
-        "sources[0].counter: quota by the counters",
+        "sources[0].counter: needs the feature gate KueueDRAIntegrationPartitionableDevices",
+    ),
+    Refusal(
+        "a class counts by one counter once",
+        {"resources": {"deviceClassMappings": [source(counter=metered()), source("b", counter=metered())]}},
+        "deviceClassMappings[1].deviceClassNames[0]: 'x' counts as a already",
     ),
     Refusal(
         "device classes without the integration are refused",
@@ -250,6 +292,11 @@ def test_what_is_no_configuration_is_refused(text: str, want: str) -> None:
 def test_a_file_that_is_not_there_is_said_by_name(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"nothere\.yaml: cannot be read"):
         load(tmp_path / "nothere.yaml")
+
+
+def test_a_class_may_count_by_several_counters() -> None:
+    mappings = [source("a", counter=metered()), source("b", counter=metered("cores"))]
+    assert len(read(resources={"deviceClassMappings": mappings}).resources.device_class_mappings) == 2
 
 
 def test_defaults_are_kueues() -> None:
