@@ -31,6 +31,11 @@ ADMISSION_GATED_BY: Final = "kueue.x-k8s.io/admission-gated-by"
 PROVREQ_PREFIX: Final = "provreq.kueue.x-k8s.io/"
 PRIORITY_BOOST: Final = "kueue.x-k8s.io/priority-boost"
 
+# ------------------------------------------------------------------ Muster's own
+
+#: On a ResourceFlavor: Pack (as without it), Spread or FragmentationAware.
+PACKING: Final = "muster.dev/packing"
+
 # ------------------------------------------------------------------ topology, on pod templates
 
 PODSET_REQUIRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-required-topology"

@@ -195,7 +195,7 @@ class Cluster:
         name = change.either.metadata.name
         if change.after is None:
             self.apply(events.FlavorGone(model.FlavorName(name)))
-        elif change.before is None or change.before.spec != change.after.spec:
+        elif change.before is None or observe.flavor(change.before) != observe.flavor(change.after):
             self.apply(events.FlavorChanged(observe.flavor(change.after)))
         self._may_go("ResourceFlavor", name)
         for flavor in (change.before, change.after):

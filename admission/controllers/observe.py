@@ -18,6 +18,12 @@ from queues.core import events, model
 
 E = TypeVar("E", bound=Enum)
 
+#: Resources that are parts of GPUs, and the one that says how many GPUs the node has them on.
+_SHARED_BY = {
+    "aliyun.com/gpu-mem": "aliyun.com/gpu-count",
+    "alibabacloud.com/gpu-milli": "alibabacloud.com/gpu-count",
+}
+
 _UNREACHABLE_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 
@@ -31,6 +37,7 @@ def flavor(obj: kueue.ResourceFlavor) -> model.ResourceFlavor:
             model.Toleration(each.key, each.operator or "Equal", each.value, each.effect) for each in spec.tolerations
         ),
         topology=model.TopologyName(spec.topology_name) if spec.topology_name else None,
+        packing=_enum(model.Packing, obj.metadata.annotations.get(names.PACKING, ""), model.Packing.PACK),
     )
 
 
@@ -198,7 +205,23 @@ def node(obj: core.Node) -> model.Node:
         taints=tuple(model.Taint(taint.key, taint.value, taint.effect) for taint in taints),
         ready=ready and not any(taint.key in _UNREACHABLE_TAINTS for taint in taints),
         unschedulable=obj.spec.unschedulable,
+        devices=shared_devices(obj),
     )
+
+
+def shared_devices(obj: core.Node) -> dict[model.ResourceName, int]:
+    """Over how many devices each shared resource of the node lies, as far as the node says so.
+
+    What one pod may ask of a single replica (time-slicing, MPS) or profile (MIG) is one unit of a resource, and any
+    unit is as good as another: there is nothing to keep apart. Memory and parts of a GPU are: a pod's sits on one GPU.
+    """
+    amounts = obj.status.allocatable
+    found = {}
+    for resource, count in _SHARED_BY.items():
+        devices = quantity(count, amounts[count]) if resource in amounts and count in amounts else 0
+        if devices > 0:
+            found[model.ResourceName(resource)] = devices
+    return found
 
 
 def occupies_node(pod: core.Pod, workload: kueue.Workload | None) -> bool:

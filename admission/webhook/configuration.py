@@ -23,7 +23,7 @@ from admission.webhook.context import Rules
 from admission.webhook.matching import (
     JOB_CHANGED,
     SPEC_CHANGED,
-    WORKLOAD_CHANGED,
+    SPEC_OR_ANNOTATIONS_CHANGED,
     Condition,
     Matching,
     selector,
@@ -189,6 +189,7 @@ def _mutating(rules: Rules) -> list[_Entry]:
 def _validating(rules: Rules) -> list[_Entry]:
     both = ("CREATE", "UPDATE")
     spec_changed = (Condition(name="spec-changed", expression=SPEC_CHANGED),)
+    has_changed = (Condition(name="has-changed", expression=SPEC_OR_ANNOTATIONS_CHANGED),)
     entries: list[_Entry] = []
     if rules.jobs:
         entries.append(
@@ -211,15 +212,8 @@ def _validating(rules: Rules) -> list[_Entry]:
         _Entry("validate", _kueue("ClusterQueue"), "clusterqueues", both, spec_changed),
         _Entry("validate", _kueue("Cohort"), "cohorts", both, spec_changed),
         _Entry("validate", _kueue("LocalQueue"), "localqueues", both, spec_changed, namespaced=True),
-        _Entry("validate", _kueue("ResourceFlavor"), "resourceflavors", both, spec_changed),
-        _Entry(
-            "validate",
-            _kueue("Workload"),
-            "workloads",
-            both,
-            (Condition(name="has-changed", expression=WORKLOAD_CHANGED),),
-            namespaced=True,
-        ),
+        _Entry("validate", _kueue("ResourceFlavor"), "resourceflavors", both, has_changed),
+        _Entry("validate", _kueue("Workload"), "workloads", both, has_changed, namespaced=True),
     ]
 
 

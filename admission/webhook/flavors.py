@@ -1,4 +1,4 @@
-"""ResourceFlavors: labels, taints and tolerations of the syntax that nodes and pods need.
+"""ResourceFlavors: labels, taints and tolerations of the syntax that nodes and pods need, and a packing that exists.
 
 Judged from the one object. A flavor that no node has is not wrong, it just has no room.
 """
@@ -6,7 +6,7 @@ Judged from the one object. A flavor that no node has is not wrong, it just has 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from admission.api import names
 from admission.api.kueue import ResourceFlavor
@@ -14,6 +14,9 @@ from admission.webhook import fields, job_rules, syntax
 from admission.webhook.context import Context
 from admission.webhook.fields import FieldError
 from admission.webhook.review import Operation
+from queues.core.model import Packing
+
+_PACKINGS: Final = tuple(each.value for each in Packing)
 
 
 def mutate(_raw: Mapping[str, Any], flavor: ResourceFlavor, _context: Context) -> list[Operation]:
@@ -43,3 +46,6 @@ def validate(new: ResourceFlavor, _old: ResourceFlavor | None, _context: Context
             yield fields.invalid(f"{at}.key", toleration.key, problem)
         if toleration.operator != "Exists" and (problem := syntax.label_value(toleration.value)):
             yield fields.invalid(f"{at}.value", toleration.value, problem)
+    packing = new.metadata.annotations.get(names.PACKING)
+    if packing is not None and packing not in _PACKINGS:
+        yield fields.not_supported(fields.annotation(names.PACKING), packing, _PACKINGS)

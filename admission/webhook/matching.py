@@ -161,7 +161,7 @@ SPEC_CHANGED: Final = (
     "oldObject == null || object.metadata.?generation.orValue(0) != oldObject.metadata.?generation.orValue(0)"
 )
 
-WORKLOAD_CHANGED: Final = (
+SPEC_OR_ANNOTATIONS_CHANGED: Final = (
     f"{SPEC_CHANGED} || object.metadata.?annotations.orValue({{}}) != oldObject.metadata.?annotations.orValue({{}})"
 )
 

@@ -26,6 +26,7 @@ from queues.core.model import (
     ObjectKey,
     ResourceFlavor,
     ResourceName,
+    Size,
     Timestamp,
     Topology,
     TopologyName,
@@ -171,6 +172,17 @@ class PodsReadyChanged:
     ready: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SizesRemembered:
+    """What was started on a flavor before everything that is known otherwise, and how many of each; oldest first.
+
+    Told once, after the start: a second word on a flavor changes nothing.
+    """
+
+    flavor: FlavorName
+    sizes: tuple[tuple[Size, int], ...]
+
+
 Event = (
     FlavorChanged
     | FlavorGone
@@ -195,4 +207,5 @@ Event = (
     | WorkloadGone
     | WriteRefused
     | PodsReadyChanged
+    | SizesRemembered
 )

@@ -164,6 +164,18 @@ class ResourceGroup:
     flavors: tuple[FlavorQuotas, ...]
 
 
+class Packing(Enum):
+    """Where on a flavor's nodes pods go, where their request leaves a choice.
+
+    `PACK` as closely as may be, in Kueue's order; `SPREAD` as evenly as may be; `FRAGMENTATION_AWARE` keeps room for
+    the sizes that are known to come.
+    """
+
+    PACK = "Pack"
+    SPREAD = "Spread"
+    FRAGMENTATION_AWARE = "FragmentationAware"
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
     name: FlavorName
@@ -171,6 +183,7 @@ class ResourceFlavor:
     node_taints: tuple[Taint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology: TopologyName | None = None
+    packing: Packing = Packing.PACK
 
 
 class QueueingStrategy(Enum):
@@ -291,7 +304,11 @@ class Topology:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`allocatable` includes `pods`. A node that is not ready or is cordoned takes no pods."""
+    """`allocatable` includes `pods`. A node that is not ready or is cordoned takes no pods.
+
+    `devices`: over how many devices a shared resource lies, in equal parts. What a pod asks of one sits on a single
+    device, or takes several whole ones; a resource that is not named here is one pool.
+    """
 
     name: NodeName
     labels: Mapping[str, str]
@@ -299,6 +316,22 @@ class Node:
     taints: tuple[Taint, ...] = ()
     ready: bool = True
     unschedulable: bool = False
+    devices: Mapping[ResourceName, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What may come: `pods` of `requests` each (what one takes of a node, sorted), on the nodes that they may use.
+
+    With a `level` they have to be together in one of its domains; without one each goes anywhere.
+    """
+
+    requests: tuple[tuple[ResourceName, int], ...]
+    pods: int = 1
+    level: str | None = None
+    node_selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[tuple[Expression, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from queues.core import events
 from queues.core.activity import World, activity_of, inactive_reason
 from queues.core.books import Books
 from queues.core.demand import charges_of, keeps_its_place, placed_of, rank_of
+from queues.core.foresight import Foresight
 from queues.core.model import (
     Admission,
     CheckName,
@@ -34,6 +35,7 @@ from queues.core.past import PastUse
 from queues.core.policy import Policy
 from queues.core.readings import Readings
 from queues.core.records import Activity, QueueRecord, Stage, WorkloadRecord
+from queues.core.reservations import Reservations
 from queues.core.second_pass import SecondPass
 from queues.core.waiting import Waiting
 
@@ -47,7 +49,9 @@ class State(Readings):
         self.waiting = Waiting(self.books, self.world)
         self.workloads: dict[Uid, WorkloadRecord] = {}
         self.past = PastUse(self.books, self.waiting)
+        self.foresight = Foresight(self.books)
         self.second_pass = SecondPass(self.books, self.world)
+        self.reservations = Reservations()
         self._cohorts: dict[CohortName, Cohort] = {}
         self.policy: Policy | None = None
         self._ready: dict[Uid, bool] = {}
@@ -64,6 +68,8 @@ class State(Readings):
                 self._write_refused(uid)
             case events.PodsReadyChanged(uid, ready):
                 self._pods_ready_changed(uid, ready=ready)
+            case events.SizesRemembered(flavor_name, sizes):
+                self.foresight.remembered(flavor_name, sizes)
             case events.ClusterQueueChanged(queue):
                 self._cluster_queue_changed(queue)
             case events.ClusterQueueGone(name):
@@ -140,6 +146,7 @@ class State(Readings):
         elif record.home is not None and record.group is not None and keeps_its_place(old, workload):
             return
         self.waiting.file(record)
+        self.foresight.looked_at(record)
 
     def _hold(self, record: WorkloadRecord, admission: Admission, *, evicted: bool) -> None:
         if record.stage is not Stage.HOLDING:
@@ -167,6 +174,7 @@ class State(Readings):
         record.progress = {}
         self.books.hold(record, admission)
         self.past.entered(record)
+        self.foresight.started(record)
 
     def release(self, record: WorkloadRecord) -> None:
         """The workload holds nothing any more."""
@@ -191,6 +199,7 @@ class State(Readings):
         self._ready.pop(uid, None)
         if record is None:
             return
+        self.foresight.gone(uid)
         if record.stage is Stage.HOLDING:
             self.release(record)
         else:
@@ -237,6 +246,8 @@ class State(Readings):
         self._review(queue)
         if old is None or old.namespace_selector != spec.namespace_selector:
             self._refile(queue)
+        if old is None or old.groups != spec.groups:
+            self.foresight.recount(self.workloads.values())
         self.books.changed_queues[queue.name] = None
 
     def _cluster_queue_gone(self, name: ClusterQueueName) -> None:
@@ -319,7 +330,8 @@ class State(Readings):
     # ------------------------------------------------------------------ what queues refer to
 
     def _flavor_changed(self, flavor: ResourceFlavor) -> None:
-        if self.books.flavors.get(flavor.name) == flavor:
+        old = self.books.flavors.get(flavor.name)
+        if old == flavor:
             return
         with_nodes = self._holders_of(flavor.name)
         for record in with_nodes:
@@ -328,6 +340,7 @@ class State(Readings):
         self.books.domains.flavor_changed(flavor)
         for record in with_nodes:
             record.placed = self.books.take(tuple([one for _, one in record.placed]))
+        self.foresight.flavor_changed(old, flavor, self.workloads.values())
         self._review_users(flavor.name)
 
     def _flavor_gone(self, name: FlavorName) -> None:
@@ -422,6 +435,8 @@ class State(Readings):
             self.policy = policy
             for queue in self.books.queues.values():
                 self.waiting.wake_queue(queue)
+        if self.reservations.begin(now, policy.topology.reservation):
+            self.books.nodes_stirred = True
         self.waiting.wake_due(now)
 
     def look_again(self) -> None:

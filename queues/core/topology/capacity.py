@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from queues.core.model import HOSTNAME_LABEL, POD_UNITS, Node, NodeName, ResourceName, Uid
+from queues.core.topology.devices import DeviceTables, Held
 from queues.core.topology.labels import Labels
 from queues.core.topology.states import States
 from queues.core.topology.suitability import Condition
@@ -59,6 +60,7 @@ class Capacity:
         self.emptied_states = States(emptied=True)
         self.hosts: dict[str, set[int]] = {}
         self.columns: dict[ResourceName, int] = {}
+        self.devices = DeviceTables(self._held_on)
         self.free: Ints = np.zeros((0, _FIRST_SLOTS), np.int64)
         self.emptied: Ints = np.zeros((0, _FIRST_SLOTS), np.int64)
         self.conditions: npt.NDArray[np.int32] = np.zeros(_FIRST_SLOTS, np.int32)
@@ -68,6 +70,8 @@ class Capacity:
         self._vacant: list[int] = []
         self._placed: dict[Uid, tuple[NodeName, Amounts]] = {}
         self._foreign: dict[NodeName, Amounts] = {}
+        #: What single pods without an assignment hold of resources that lie over devices: pods by amount.
+        self._foreign_shares: dict[tuple[NodeName, ResourceName], dict[int, int]] = {}
         #: Pods by host and requests: truth for what assignments hold, and for what a placement under way assumes.
         self._taken: Ledger = {}
         self._assumed: Ledger = {}
@@ -93,10 +97,30 @@ class Capacity:
         host = node.labels.get(HOSTNAME_LABEL)
         if host is not None:
             self.hosts.setdefault(host, set()).add(slot)
+        for resource in self.devices.put(slot, node):
+            self._count_foreign_shares(resource)
         self.conditions[slot] = self._condition_of(node)
         for resource in node.allocatable:
             self._column(resource)
         self._write(slot, self.columns)
+
+    def fits_with(self, requests: Amounts, host: str, given_back: Mapping[ResourceName, int]) -> int:
+        """How many pods with these requests the host's nodes would take if so much more were free; 0 without nodes."""
+        slots = self.hosts.get(host, ())
+        if len(slots) != 1:
+            return 0
+        (slot,) = slots
+        found = CEILING
+        for name, amount in requests.items():
+            column = self.columns.get(name)
+            free = 0 if column is None else int(self.free[column, slot])
+            found = min(found, (free + given_back.get(name, 0)) // amount)
+        return max(0, found)
+
+    def free_of(self, resource: ResourceName, slots: Ints) -> Ints:
+        """What is free of a resource on the nodes of these slots."""
+        column = self.columns.get(resource)
+        return np.zeros(len(slots), np.int64) if column is None else np.maximum(self.free[column].take(slots), 0)
 
     def drop_node(self, name: NodeName) -> None:
         """Forget the node. What pods and assignments hold there is kept, in case it comes back."""
@@ -105,6 +129,7 @@ class Capacity:
             return
         self._leave_host(slot)
         self.nodes[slot] = None
+        self.devices.drop(slot)
         self.free[:, slot] = 0
         self.emptied[:, slot] = 0
         self._vacant.append(slot)
@@ -153,6 +178,7 @@ class Capacity:
         taken = with_pod(requests)
         self._placed[uid] = (node, taken)
         _add(self._foreign.setdefault(node, {}), taken, 1)
+        self._share(node, taken, 1)
         self._rewrite_node(node, taken)
 
     def remove_pod(self, uid: Uid) -> bool:
@@ -164,6 +190,7 @@ class Capacity:
         _add(self._foreign[node], taken, -1)
         if not self._foreign[node]:
             del self._foreign[node]
+        self._share(node, taken, -1)
         self._rewrite_node(node, taken)
         return True
 
@@ -261,6 +288,34 @@ class Capacity:
             self.free[column, slot] = _clamped(emptied - taken.get(resource, 0))
         self._note(slot)
 
+    # ------------------------------------------------------------------ devices
+
+    def _share(self, node: NodeName, taken: Amounts, pods: int) -> None:
+        for resource in self.devices.resources:
+            amount = taken.get(resource)
+            if amount:
+                held = self._foreign_shares.setdefault((node, resource), {})
+                held[amount] = held.get(amount, 0) + pods
+                if not held[amount]:
+                    del held[amount]
+
+    def _count_foreign_shares(self, resource: ResourceName) -> None:
+        """A resource lies over devices, which was not known before. Cost: all pods without an assignment."""
+        for node, taken in self._placed.values():
+            amount = taken.get(resource)
+            if amount:
+                held = self._foreign_shares.setdefault((node, resource), {})
+                held[amount] = held.get(amount, 0) + 1
+
+    def _held_on(self, node: Node, resource: ResourceName, *, emptied: bool) -> Held:
+        """What single pods hold of the resource there: amounts and how many pods have so much."""
+        host = node.labels.get(HOSTNAME_LABEL, "")
+        held = list(self._foreign_shares.get((node.name, resource), {}).items())
+        for ledger in (self._assumed,) if emptied else (self._assumed, self._taken):
+            for shape, pods in ledger.get(host, {}).items():
+                held.extend((amount, pods) for name, amount in shape if name == resource)
+        return held
+
     # ------------------------------------------------------------------ what has changed
 
     @property
@@ -276,6 +331,7 @@ class Capacity:
 
     def _note(self, slot: int) -> None:
         self._changes.append(slot)
+        self.devices.touch(slot)
         if len(self._changes) > _REMEMBERED_CHANGES:
             drop = _REMEMBERED_CHANGES // 2
             del self._changes[:drop]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from queues.core.model import Expression, ResourceName
+from queues.core.topology import devices
 from queues.core.topology.capacity import CEILING, Capacity, Ints
 from queues.core.topology.states import States
 from queues.core.topology.suitability import AFFINITY, NODE_SELECTOR, NodeDemand, why_closed
@@ -76,6 +77,17 @@ class NodeCounts:
         return found
 
     def _evaluate(self, capacity: Capacity, slots: Ints) -> tuple[Ints, Causes]:
+        pods, causes = self._by_columns(capacity, slots)
+        for resource, amount in self.shape.requests:
+            view = capacity.devices.of(resource, slots, emptied=self.shape.emptied)
+            if view is not None:
+                free, part = view
+                fits = np.where(part > 0, devices.fits(free, part, amount), pods)
+                causes[(fits < 1) & (pods > 0)] = self._cause(f'resource "{resource}" on one device')
+                np.minimum(pods, fits, out=pods)
+        return pods, causes
+
+    def _by_columns(self, capacity: Capacity, slots: Ints) -> tuple[Ints, Causes]:
         states = capacity.emptied_states if self.shape.emptied else capacity.states
         if len(slots) * 2 > len(capacity.nodes) and states.catch_up(capacity):
             return self._by_state(capacity, states, slots)
@@ -183,6 +195,12 @@ def beside(capacity: Capacity, tree: Tree, workers: NodeCounts, leader: NodeCoun
         else:
             left = table[column].take(tree.slots) - min(taken.get(resource, 0), CEILING)
             np.minimum(pods, left // amount, out=pods)
+        view = capacity.devices.of(resource, tree.slots, emptied=workers.shape.emptied)
+        if view is not None:
+            free, part = view
+            if resource in taken:
+                free = devices.without(free, part, taken[resource])
+            np.minimum(pods, devices.fits(free, part, amount), out=pods, where=part > 0)
     np.maximum(pods, 0, out=pods)
     pods[workers.causes != 0] = 0
     pods[leader.pods < 1] = -1

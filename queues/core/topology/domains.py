@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from queues.core.model import (
     HOSTNAME_LABEL,
     FlavorName,
     Node,
     NodeName,
+    Packing,
     PodSet,
     ResourceFlavor,
     ResourceName,
@@ -21,10 +24,12 @@ from queues.core.model import (
     TopologyName,
     Uid,
 )
-from queues.core.topology.capacity import Capacity, Ints, with_pod
+from queues.core.topology.capacity import CEILING, Capacity, Ints, with_pod
 from queues.core.topology.charges import Charges, left
 from queues.core.topology.counts import CountsByShape, NodeCounts, Shape, beside, scores, shape_of
+from queues.core.topology.fragmentation import harm
 from queues.core.topology.hosts import HostChanges, changes
+from queues.core.topology.sizes import Sizes
 from queues.core.topology.suitability import NodeDemand
 from queues.core.topology.tree import Tree, TreeKey
 
@@ -44,6 +49,8 @@ class Domains:
         self._charges = Charges()
         self._assumed_charges = Charges()
         self._trees: dict[TreeKey, tuple[Tree, CountsByShape]] = {}
+        #: What is known to come, for the flavors that keep room for it.
+        self.sizes: dict[FlavorName, Sizes] = {}
 
     # ------------------------------------------------------------------ what there is
 
@@ -57,10 +64,15 @@ class Domains:
 
     def flavor_changed(self, flavor: ResourceFlavor) -> None:
         self._flavors[flavor.name] = flavor
+        if flavor.packing is not Packing.FRAGMENTATION_AWARE:
+            self.sizes.pop(flavor.name, None)
+        elif flavor.name not in self.sizes:
+            self.sizes[flavor.name] = Sizes()
         self._drop_unused_trees()
 
     def flavor_gone(self, name: FlavorName) -> None:
         self._flavors.pop(name, None)
+        self.sizes.pop(name, None)
         self._drop_unused_trees()
 
     def node_changed(self, node: Node) -> bool:
@@ -90,6 +102,11 @@ class Domains:
         found = self._flavors.get(flavor)
         topology = None if found is None or found.topology is None else self._topologies.get(found.topology)
         return None if topology is None or not topology.levels else topology.levels
+
+    def packing_of(self, flavor: FlavorName) -> Packing:
+        """Where on the flavor's nodes pods go."""
+        found = self._flavors.get(flavor)
+        return Packing.PACK if found is None else found.packing
 
     # ------------------------------------------------------------------ what is taken
 
@@ -174,6 +191,28 @@ class Domains:
         held = () if simulate_empty else self._charges.of(tree, sharing)
         return left(self._capacity, tree, counts, (*held, *self._assumed_charges.of(tree, sharing))), counts
 
+    def fits_with(self, pod_set: PodSet, host: str, given_back: Mapping[ResourceName, int]) -> int:
+        """How many pods would fit on a host, by resources alone, if so much more were free there."""
+        return self._capacity.fits_with(with_pod(pod_set.node_requests), host, given_back)
+
+    def pods_in_parts(self, flavor: FlavorName, pod_set: PodSet, level: int, closed: Ints) -> Ints:
+        """How many pods the free resources of each domain of a level would make if they were not in parts.
+
+        Whatever nodes they are on; `closed` lowest domains have none.
+        """
+        kept = self._kept_tree(flavor)
+        if kept is None:
+            return np.zeros(0, np.int64)
+        tree = kept[0]
+        found = np.full(len(tree.paths[level]), CEILING, np.int64)
+        for name, amount in with_pod(pod_set.node_requests).items():
+            free = tree.rolled_up(-1, self._capacity.free_of(name, tree.slots)).copy()
+            free[closed] = 0
+            for upper in range(len(tree.paths) - 2, level - 1, -1):
+                free = tree.rolled_up(upper, free)
+            found = np.minimum(found, free // amount)
+        return found
+
     def room_beside(
         self, flavor: FlavorName, workers: PodSet, leader: PodSet, *, simulate_empty: bool = False
     ) -> Ints | None:
@@ -197,6 +236,27 @@ class Domains:
         if tree is None or not pod_set.preferences or not tree.key.ends_at_host:
             return None
         return tree.rolled_up(-1, scores(self._capacity, tree, counts, pod_set.preferences))
+
+    def least_harmful(
+        self, flavor: FlavorName, pod_set: PodSet, count: int, room: Ints, *, simulate_empty: bool = False
+    ) -> int | None:
+        """Of the hosts that take all of these pods the one where they cost the least of what is known to come.
+
+        Of equals the one with the least room, then the first. None where the flavor keeps no room for anything, nothing
+        is known to come, or no single host takes them.
+        """
+        kept, sizes = self._kept_tree(flavor), self.sizes.get(flavor)
+        coming = () if sizes is None else sizes.most_frequent()
+        if kept is None or not coming or not kept[0].key.ends_at_host:
+            return None
+        tree, counts_by_shape = kept
+        able = np.flatnonzero(room >= count)
+        if not len(able) or len(tree.starts[-1]) != len(tree.slots):  # hosts of one name cannot be told apart
+            return None
+        requests = with_pod(pod_set.node_requests)
+        harms = harm(self._capacity, tree, counts_by_shape, coming, able, requests, count, emptied=simulate_empty)
+        able = able[harms == harms.min()]
+        return int(able[np.argmin(room[able])])
 
     def _shape(self, flavor: FlavorName, pod_set: PodSet, *, simulate_empty: bool) -> Shape:
         demand = NodeDemand(

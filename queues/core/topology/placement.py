@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from queues.core.model import (
     FlavorName,
+    Packing,
     PodSet,
     ResourceName,
     TopologyAssignment,
@@ -23,6 +24,7 @@ from queues.core.model import (
 from queues.core.policy import TopologyRules
 from queues.core.topology.counts import NodeCounts
 from queues.core.topology.domains import Domains
+from queues.core.topology.kept import KeptDomain, leaves_kept
 from queues.core.topology.search import Algorithm, Found, Shortfall, Wish, counted, searched
 from queues.core.topology.tree import Tree
 
@@ -75,18 +77,20 @@ def place(
     *,
     simulate_empty: bool = False,
     rules: TopologyRules = _RULES,
+    kept: Sequence[KeptDomain] = (),
 ) -> Placement | NoPlacement:
     """Find a place for `counts[name]` pods of each pod set on this flavor, all of them or none.
 
     Later pod sets see what earlier ones take. With `simulate_empty` nothing counts that workloads hold by assignments,
-    only what the pod sets themselves take. A count of zero needs no place. Cost: a few passes over the flavor's nodes
-    for a shape that is new, else over what changed, and one sort of a level's domains.
+    only what the pod sets themselves take. Nothing goes into domains that are `kept` for others. A count of zero needs
+    no place. Cost: a few passes over the flavor's nodes for a shape that is new, else over what changed, and one sort
+    of a level's domains.
     """
     found: Placement = {}
     with assuming(domains) as assume:
         units = list(_units(domains, flavor, pod_sets, counts))
         for position, unit in enumerate(units, 1):
-            result = _place_unit(domains, flavor, topology, unit, rules, simulate_empty=simulate_empty)
+            result = _place_unit(domains, flavor, topology, unit, rules, kept, simulate_empty=simulate_empty)
             if isinstance(result, NoPlacement):
                 return result
             found.update(result)
@@ -143,6 +147,7 @@ def _place_unit(
     topology: TopologyName,
     unit: _Unit,
     rules: TopologyRules,
+    kept: Sequence[KeptDomain],
     *,
     simulate_empty: bool,
 ) -> Placement | NoPlacement:
@@ -150,21 +155,40 @@ def _place_unit(
     tree, room = domains.tree_of(flavor), domains.room_for(flavor, unit.like, simulate_empty=simulate_empty)
     if tree is None or room is None:
         return NoPlacement(name, f'topology "{topology}" not found')
-    wish = wished(unit.like.topology or IMPLIED, unit.count, tree.key.levels, rules)
+    packing = domains.packing_of(flavor)
+    wish = wished(unit.like.topology or IMPLIED, unit.count, tree.key.levels, rules, packing)
     if isinstance(wish, str):
         return NoPlacement(name, wish)
     leaves, nodes = room
     led = None
     if unit.leader is not None:
         led = domains.room_beside(flavor, unit.like, unit.leader, simulate_empty=simulate_empty)
+    closed = leaves_kept(tree, kept)
+    if len(closed):
+        leaves = leaves.copy()
+        leaves[closed] = 0
+        if led is not None:
+            led[closed] = -1
     scores = domains.scores_of(flavor, unit.like, nodes) if rules.respects_preferences else None
+    if packing is Packing.FRAGMENTATION_AWARE and led is None and scores is None:
+        host = domains.least_harmful(flavor, unit.like, unit.count, leaves, simulate_empty=simulate_empty)
+        if host is not None:
+            return _assignments(tree, unit, Found({host: unit.count}))
     found = searched(tree, counted(tree, leaves, wish, led, scores), wish)
     if isinstance(found, Shortfall):
-        return no_placement(name, topology, wish, found, nodes)
+        failure = no_placement(name, topology, wish, found, nodes)
+        message = f"{failure.message}; kept for others: {len(closed)} host(s)" if len(closed) else failure.message
+        return replace(failure, message=message)
     return _assignments(tree, unit, found)
 
 
-def wished(request: TopologyRequest, count: int, levels: tuple[str, ...], rules: TopologyRules = _RULES) -> Wish | str:
+def wished(
+    request: TopologyRequest,
+    count: int,
+    levels: tuple[str, ...],
+    rules: TopologyRules = _RULES,
+    packing: Packing = Packing.PACK,
+) -> Wish | str:
     """The request in terms of this topology's levels, or why it cannot be asked of it."""
     asked = request.required or request.preferred
     layers = request.inner_slices
@@ -181,9 +205,11 @@ def wished(request: TopologyRequest, count: int, levels: tuple[str, ...], rules:
     if problem is not None:
         return problem
     has_slices = request.slice_required is not None or request.slice_size is not None
-    rising = Algorithm.LEAST_FREE_CAPACITY if rules.mixes_profiles else Algorithm.BEST_FIT
+    algorithm = Algorithm.SPREAD if packing is Packing.SPREAD else Algorithm.BEST_FIT
     if asked is None:
-        return Wish(count, 0 if has_slices else lowest, slice_level, slice_size, inner, algorithm=rising)
+        if algorithm is Algorithm.BEST_FIT and rules.mixes_profiles:
+            algorithm = Algorithm.LEAST_FREE_CAPACITY
+        return Wish(count, 0 if has_slices else lowest, slice_level, slice_size, inner, algorithm=algorithm)
     level = levels.index(asked)
     if slice_level < level:
         return f"slices within {levels[slice_level]} cannot be kept inside the lower level {asked}"
@@ -197,6 +223,7 @@ def wished(request: TopologyRequest, count: int, levels: tuple[str, ...], rules:
         required=required,
         can_go_up=not required,
         is_balanced=rules.is_balanced and not required,
+        algorithm=algorithm,
     )
 
 

@@ -64,7 +64,7 @@ def replaced(
         if leaf is None:
             return NoPlacement(name, f"node {each.values[-1]} of the assignment is not part of the topology any more")
         paths.append((tree.paths[-1][leaf], each.count))
-    asked = wished(lost.pod_set.topology or IMPLIED, lost.count, tree.key.levels, rules)
+    asked = wished(lost.pod_set.topology or IMPLIED, lost.count, tree.key.levels, rules, domains.packing_of(flavor))
     broken = _broken(lost.pod_set.topology or IMPLIED, tree, paths)
     if isinstance(broken, NoPlacement):
         return replace(broken, pod_set=name)

@@ -1,8 +1,8 @@
 """Chooses domains: first the level and its domains, then from level to level down to the lowest.
 
 It works on counts alone (how many pods and slices each domain of each level takes) and on the shape of the tree. The
-order is Kueue's: largest first and the last one tightest (BestFit), or smallest first (LeastFreeCapacity). It never
-looks at nodes, resources or names.
+order is Kueue's: largest first and the last one tightest (BestFit), or smallest first (LeastFreeCapacity); or evenly
+(`spread`), where the flavor says so. It never looks at nodes, resources or names.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from queues.core.topology.balance import balanced
 from queues.core.topology.capacity import Ints
+from queues.core.topology.spread import shared_evenly, spread
 from queues.core.topology.tree import Tree
 
 #: Keys up to this are sorted by counting, which is many times faster than comparing.
@@ -22,8 +23,11 @@ _SHORT: Final = 2**15
 
 
 class Algorithm(Enum):
+    """`SPREAD` is Muster's own; pods with a leader, or whose preferences count, are placed by `BEST_FIT` instead."""
+
     BEST_FIT = "BestFit"
     LEAST_FREE_CAPACITY = "LeastFreeCapacity"
+    SPREAD = "Spread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +167,8 @@ def _summed(tree: Tree, leaves: Ints) -> tuple[Ints, ...]:
 
 def searched(tree: Tree, levels: Levels, wish: Wish) -> Found | Shortfall:
     """Phases 2a and 2b: where the pods go, or how much would have fitted."""
+    if wish.algorithm is Algorithm.SPREAD and levels.led is None and levels.scores is None:
+        return _spread(tree, levels, wish)
     started = _starting_domains(tree, levels, wish)
     if isinstance(started, Shortfall):
         return started
@@ -179,6 +185,26 @@ def searched(tree: Tree, levels: Levels, wish: Wish) -> Found | Shortfall:
     leader = None if chosen.leader is None else int(chosen.domains[chosen.leader])
     pods = {domain: amount for domain, amount in sorted(zip(chosen.domains.tolist(), amounts, strict=True)) if amount}
     return Found(pods, leader)
+
+
+def _spread(tree: Tree, levels: Levels, wish: Wish) -> Found | Shortfall:
+    """The roomiest domain that takes everything, at the wished level or above, else all of them; evenly inside."""
+    units, need = levels.alone.units, wish.slices
+    is_close = wish.required or wish.can_go_up
+    level = wish.level if is_close else 0
+    while wish.can_go_up and level and units[level].max(initial=0) < need:
+        level -= 1
+    room = units[level]
+    if is_close and room.max(initial=0) >= need:
+        domains, shares = np.array([int(np.argmax(room))]), np.array([need], np.int64)
+    elif wish.required or int(room.sum()) < need:
+        return Shortfall(int(room.max(initial=0) if wish.required else room.sum()))
+    else:
+        domains, shares = np.arange(len(room)), shared_evenly(room, need)
+    sizes = [wish.unit(each) for each in range(len(units))]
+    domains, shares = spread(tree, units, sizes, level, domains, shares)
+    amounts = (shares * sizes[-1]).tolist()
+    return Found({domain: amount for domain, amount in sorted(zip(domains.tolist(), amounts, strict=True)) if amount})
 
 
 def _descended(tree: Tree, levels: Levels, level: int, chosen: _Chosen, wish: Wish) -> _Chosen:

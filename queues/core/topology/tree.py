@@ -81,6 +81,7 @@ class Tree:
         self.leaf_of: dict[Path, int] = {name: index for index, name in enumerate(self.names)}
         self.positions: Ints = np.full(int(self.slots.max(initial=-1)) + 1, -1, np.int64)
         self.positions[self.slots] = np.arange(len(self.slots))
+        self._parents: dict[int, Ints] = {}
 
     def values(self, leaf: int) -> Path:
         """How an assignment names a lowest domain."""
@@ -91,6 +92,14 @@ class Tree:
         starts = self.starts[level]
         ends = np.append(starts[1:], len(self.paths[level + 1]))
         return [np.arange(starts[domain], ends[domain]) for domain in domains.tolist()]
+
+    def parents(self, level: int) -> Ints:
+        """For each domain of the next level the one of this level that it is in. Kept once it was asked for."""
+        found = self._parents.get(level)
+        if found is None:
+            sizes = np.diff(np.append(self.starts[level], len(self.paths[level + 1])))
+            found = self._parents[level] = np.repeat(np.arange(len(sizes)), sizes)
+        return found
 
     def domain_of(self, path: Path) -> int | None:
         """The domain with this path; None when there is none. Cost: the logarithm of its level's domains."""

@@ -53,6 +53,36 @@ def test_a_cluster_queue_with_everything() -> None:
 
 
 @pytest.mark.parametrize(
+    ("annotations", "want"),
+    [
+        pytest.param({}, model.Packing.PACK, id="packed without a word"),
+        pytest.param({names.PACKING: "Spread"}, model.Packing.SPREAD, id="spread"),
+        pytest.param({names.PACKING: "FragmentationAware"}, model.Packing.FRAGMENTATION_AWARE, id="with foresight"),
+        pytest.param({names.PACKING: "Tight"}, model.Packing.PACK, id="a packing that does not exist"),
+    ],
+)
+def test_packing_of_a_flavor(annotations: dict[str, str], want: model.Packing) -> None:
+    obj = kueue.ResourceFlavor(metadata=ObjectMeta(name="f", annotations=annotations))
+    assert observe.flavor(obj).packing is want
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "want"),
+    [
+        pytest.param({"nvidia.com/gpu": "8", "cpu": "96"}, {}, id="whole GPUs are one pool"),
+        pytest.param(
+            {"aliyun.com/gpu-mem": "320", "aliyun.com/gpu-count": "4"}, {"aliyun.com/gpu-mem": 4}, id="memory of GPUs"
+        ),
+        pytest.param({"alibabacloud.com/gpu-milli": "8000"}, {}, id="of how many GPUs is not known"),
+        pytest.param({"nvidia.com/gpu.shared": "80"}, {}, id="any replica is as good as another"),
+    ],
+)
+def test_devices_of_a_node(allocatable: dict[str, str], want: dict[str, int]) -> None:
+    obj = core.Node(metadata=ObjectMeta(name="n"), status=core.NodeStatus(allocatable=allocatable))
+    assert observe.node(obj).devices == want
+
+
+@pytest.mark.parametrize(
     ("text", "want"),
     [
         pytest.param("2", 2000, id="cpu in milli-units"),

@@ -29,6 +29,11 @@ def quota(**changes: Any) -> dict:
     return group(flavor("df", resource(**changes)))
 
 
+def packed(how: str) -> dict:
+    obj = kueue("ResourceFlavor", {})
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {"muster.dev/packing": how}}}
+
+
 AT = "spec.resourceGroups[0].flavors[0].resources[0]"
 
 
@@ -109,6 +114,11 @@ AT = "spec.resourceGroups[0].flavors[0].resources[0]"
         ),
         pytest.param(kueue("ResourceFlavor", {"nodeLabels": {"a b": "c"}}), "spec.nodeLabels", id="label keys"),
         pytest.param(kueue("ResourceFlavor", {"nodeLabels": {"a": "!"}}), "spec.nodeLabels[a]", id="label values"),
+        pytest.param(
+            packed("Tight"),
+            'metadata.annotations[muster.dev/packing]: Unsupported value: "Tight": supported values: "Pack", "Spread"',
+            id="a packing that does not exist",
+        ),
         pytest.param(
             kueue("ResourceFlavor", {"nodeTaints": [{"key": "a", "effect": "NoSchedule"}] * 2}),
             "spec.nodeTaints[1]: Duplicate",
