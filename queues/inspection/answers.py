@@ -13,14 +13,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from queues.inspection import domains
+from queues.inspection.quantities import idle_to_lend, unit
 from queues.journal import read
-from queues.journal.entries import LocalQueueRow, QuotaRow, WorkloadRow, WorkloadState
-from queues.journal.usage import By, usage
+from queues.journal.entries import Kind, LocalQueueRow, PodSetRow, QuotaRow, WorkloadRow, WorkloadState
+from queues.journal.usage import By, UsageTotal, usage
 
 Json = dict[str, Any]
 
 #: How many of those ahead of a workload are listed.
 LISTED_AHEAD = 20
+#: And of those that were evicted for one.
+LISTED_DISPLACED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,9 @@ def queues(connection: Connection, now: float, scope: Scope = EVERYTHING) -> Jso
 
 def queue(connection: Connection, name: str, now: float) -> Json | None:
     """One ClusterQueue with its LocalQueues; None where there is none."""
-    for overview in read.queues(connection, [name]):
+    for found in read.queues(connection, [name]):
         mine = [q for q in read.local_queues(connection) if q.cluster_queue == name]
-        return {"freshness": freshness(connection, now), **_queue(overview, now, EVERYTHING, mine)}
+        return {"freshness": freshness(connection, now), **_queue(found, now, EVERYTHING, mine)}
     return None
 
 
@@ -100,9 +104,42 @@ def explain(connection: Connection, namespace: str, name: str, now: float, scope
     else:
         answer |= _workload(live, now)
         answer["position"], answer["ahead"] = _place(connection, live, now, scope)
+        answer["podSets"] = [_pod_set(pod_set) for pod_set in live.pod_sets]
+        answer["closest"] = _closest(connection, live, scope)
     causes = _known_causes(connection, history, scope)
     answer["timeline"] = [_event(r, causes) for r in reversed(history)]
+    answer["displaced"] = _displaced(connection, answer["uid"], scope)
     return answer
+
+
+def workloads(
+    connection: Connection,
+    now: float,
+    *,
+    beginning: str = "",
+    cluster_queue: str | None = None,
+    state: WorkloadState | None = None,
+    limit: int,
+    offset: int = 0,
+    scope: Scope = EVERYTHING,
+) -> Json:
+    """Live workloads, the newest first, by the beginning of their own or their Job's name."""
+    found, total = read.workloads(
+        connection,
+        namespace=scope.namespace,
+        cluster_queue=cluster_queue,
+        state=state,
+        beginning=beginning,
+        limit=limit,
+        offset=offset,
+    )
+    return {
+        "freshness": freshness(connection, now),
+        "total": total,
+        "offset": offset,
+        "next": offset + len(found) if offset + len(found) < total else None,
+        "items": [_workload(row, now) for row in found],
+    }
 
 
 def usage_between(
@@ -113,16 +150,18 @@ def usage_between(
         "freshness": freshness(connection, now),
         "from": timestamp(since),
         "to": timestamp(min(until, now)),
-        "items": [
-            {
-                ("clusterQueue" if by is By.QUEUE else "namespace"): t.key,
-                "flavor": t.flavor,
-                "resource": t.resource,
-                "hours": round(t.amount_seconds / 3600 / (1000 if t.resource == "cpu" else 1), 6),
-                "workloads": t.workloads,
-            }
-            for t in totals
-        ],
+        "items": [held(total, by) for total in totals],
+    }
+
+
+def held(total: UsageTotal, by: By) -> Json:
+    """Resource-hours: thousandths of cpu count as cores."""
+    return {
+        ("clusterQueue" if by is By.QUEUE else "namespace"): total.key,
+        "flavor": total.flavor,
+        "resource": total.resource,
+        "hours": round(total.amount_seconds / 3600 / (1000 if total.resource == "cpu" else 1), 6),
+        "workloads": total.workloads,
     }
 
 
@@ -166,18 +205,18 @@ def timestamp(at: float) -> str:
     return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
-def unit(resource: str) -> str:
-    """Of the integers: thousandths for cpu, whole units (bytes, devices) for everything else."""
-    return "milli" if resource == "cpu" else "one"
+def overview(found: read.QueueOverview, now: float) -> Json:
+    """One ClusterQueue as everybody sees it who may see all."""
+    return _queue(found, now, EVERYTHING)
 
 
 def _queue(
-    overview: read.QueueOverview,
+    found: read.QueueOverview,
     now: float,
     scope: Scope,
     local_queues: Sequence[LocalQueueRow] | None = None,
 ) -> Json:
-    row = overview.queue
+    row = found.queue
     answer: Json = {
         "name": row.name,
         "cohort": row.cohort or None,
@@ -186,9 +225,9 @@ def _queue(
         "active": row.active,
         "reason": row.reason,
         "message": row.message,
-        "counts": {state.value: overview.counts[state] for state in WorkloadState},
-        "pendingByReason": {code or "PendingEvaluation": n for code, n in overview.pending_by_reason.items()},
-        "longestWaitSeconds": None if overview.oldest_pending is None else _waited(overview.oldest_pending, now),
+        "counts": {state.value: found.counts[state] for state in WorkloadState},
+        "pendingByReason": {code or "PendingEvaluation": n for code, n in found.pending_by_reason.items()},
+        "longestWaitSeconds": None if found.oldest_pending is None else _waited(found.oldest_pending, now),
     }
     if scope.unrestricted:
         answer["quotas"] = [_quota(quota) for quota in row.quotas]
@@ -211,6 +250,7 @@ def _quota(quota: QuotaRow) -> Json:
         "reserved": quota.reserved,
         "admitted": quota.admitted,
         "borrowed": quota.borrowed,
+        "idleToLend": idle_to_lend(quota),
     }
 
 
@@ -259,6 +299,44 @@ def _place(connection: Connection, row: WorkloadRow, now: float, scope: Scope) -
     ahead = read.pending(connection, row.cluster_queue, limit=listed) if listed else []
     position = {"inClusterQueue": place.in_cluster_queue, "inLocalQueue": place.in_local_queue}
     return position, [_ahead(p, now, scope) for p in ahead]
+
+
+def _pod_set(row: PodSetRow) -> Json:
+    return {
+        "name": row.name,
+        "count": row.count,
+        "requests": _requests(row.requests),
+        "closeness": row.closeness or None,
+        "level": row.level or None,
+        "flavors": dict(row.flavors),
+        "levels": list(row.levels),
+        "domains": [{"values": list(values), "pods": pods} for values, pods in row.domains],
+    }
+
+
+def _closest(connection: Connection, row: WorkloadRow, scope: Scope) -> list[Json]:
+    if row.state is not WorkloadState.PENDING:
+        return []
+    flavors = read.flavors_of(connection, row.cluster_queue)
+    return domains.closest(connection, row.pod_sets, flavors, unrestricted=scope.unrestricted)
+
+
+def _displaced(connection: Connection, uid: str, scope: Scope) -> list[Json]:
+    """Who was evicted for it, the latest first: names for those who may see them."""
+    found = read.decisions(connection, read.DecisionFilter(cause=uid, kind=Kind.PREEMPTED), limit=LISTED_DISPLACED)
+    answer = []
+    for each in (recorded.decision for recorded in found):
+        named = scope.unrestricted or each.namespace == scope.namespace
+        answer.append(
+            {
+                "at": timestamp(each.at),
+                "namespace": each.namespace if named else None,
+                "name": each.name if named else None,
+                "clusterQueue": each.cluster_queue if named else None,
+                "code": each.code or None,
+            }
+        )
+    return answer
 
 
 def _ahead(place: read.Pending, now: float, scope: Scope) -> Json:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 
 from flask import Blueprint, Flask, Response, g, jsonify, request
 from sqlalchemy import Engine
@@ -27,6 +28,7 @@ log = logging.getLogger("muster.inspection")
 
 #: The same endpoints through the API server: `kubectl get --raw`, or a browser through `kubectl proxy`.
 AGGREGATED = f"/apis/{discovery.INSPECTION}"
+PAGES = {"pages": "/", "aggregated_pages": f"{AGGREGATED}/page"}
 
 
 def create_app(engine: Engine, authorizer: Authorizer, *, clock: Callable[[], float] = time.time) -> Flask:
@@ -53,11 +55,11 @@ def create_app(engine: Engine, authorizer: Authorizer, *, clock: Callable[[], fl
 
     for name, prefix in (("direct", "/api/v1"), ("aggregated", AGGREGATED)):
         app.register_blueprint(rest.endpoints(source, name), url_prefix=prefix)
-    app.register_blueprint(pages.pages(source, "pages"), url_prefix="/")
-    app.register_blueprint(pages.pages(source, "aggregated_pages"), url_prefix=f"{AGGREGATED}/page")
+    for name, prefix in PAGES.items():
+        app.register_blueprint(pages.pages(source, name), url_prefix=prefix)
     app.register_blueprint(visibility.endpoints(source))
     app.register_blueprint(discovery.endpoints(source))
-    _answer_failures(app)
+    _answer_failures(app, source)
 
     @app.after_request
     def _headers(response: Response) -> Response:
@@ -68,8 +70,10 @@ def create_app(engine: Engine, authorizer: Authorizer, *, clock: Callable[[], fl
     return app
 
 
-def _answer_failures(app: Flask | Blueprint) -> None:
+def _answer_failures(app: Flask | Blueprint, source: Source) -> None:
     def answer(code: int, message: str, *, parameter: str | None = None, reason: str = "") -> AnyResponse:
+        if request.blueprint in PAGES and not request.path.endswith(".csv"):
+            return finished(pages.problem(source, code, HTTPStatus(code).phrase, message), code)
         body = (
             as_status(code, message, reason)
             if request.path.startswith(("/apis", "/openapi/"))
@@ -77,6 +81,9 @@ def _answer_failures(app: Flask | Blueprint) -> None:
         )
         response = jsonify(body)
         response.status_code = code
+        return finished(response, code)
+
+    def finished(response: AnyResponse, code: int) -> AnyResponse:
         if code == 401:
             response.headers["WWW-Authenticate"] = 'Bearer realm="muster"'
         if code == 503:

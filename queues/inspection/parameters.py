@@ -30,9 +30,9 @@ class ParameterError(ValueError):
         self.parameter = parameter
 
 
-def is_name(value: str) -> bool:
+def is_name(value: str, *, longest: int = LONGEST) -> bool:
     """Whether anything in a cluster can be called so; a database may choke on other values."""
-    return 0 < len(value) <= LONGEST and value.isprintable()
+    return 0 < len(value) <= longest and value.isprintable()
 
 
 def known(query: Mapping[str, str], names: Collection[str]) -> None:
@@ -52,13 +52,13 @@ def integer(query: Mapping[str, str], name: str, *, default: int, low: int, high
     return int(text)
 
 
-def text(query: Mapping[str, str], name: str) -> str | None:
+def text(query: Mapping[str, str], name: str, *, longest: int = LONGEST) -> str | None:
     """None where it is not given; an empty value is a mistake."""
     value = query.get(name)
     if value is None:
         return None
-    if not is_name(value):
-        raise ParameterError(name, f"has to be a name of 1 to {LONGEST} printable characters")
+    if not is_name(value, longest=longest):
+        raise ParameterError(name, f"has to be a name of 1 to {longest} printable characters")
     return value
 
 

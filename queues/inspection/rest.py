@@ -9,21 +9,30 @@ from flask import Blueprint, jsonify, request
 from werkzeug.exceptions import NotFound
 from werkzeug.wrappers import Response
 
-from queues.inspection import answers, parameters
+from queues.inspection import answers, cohorts, consumption, parameters, topology
 from queues.inspection.openapi import document
 from queues.inspection.source import ALL_QUEUES, Source, one_queue, workloads_of
 from queues.journal import read
-from queues.journal.entries import Kind
-from queues.journal.usage import By
+from queues.journal.entries import Kind, WorkloadState
 
-DAY = 86_400.0
 PAGE, LONGEST_PAGE = 100, 1_000
 
 
 def endpoints(source: Source, name: str) -> Blueprint:
     """`name` is the blueprint's, which differs for each place where the endpoints are served."""
     blueprint = Blueprint(name, __name__)
+    _of_queues(blueprint, source)
+    _of_workloads(blueprint, source)
+    _of_resources(blueprint, source)
 
+    @blueprint.get("/openapi.json")
+    def openapi() -> Response:
+        return jsonify(document(request.path.removesuffix("/openapi.json")))
+
+    return blueprint
+
+
+def _of_queues(blueprint: Blueprint, source: Source) -> None:
     @blueprint.get("/queues")
     def queues() -> Response:
         parameters.known(request.args, {"namespace"})
@@ -49,6 +58,15 @@ def endpoints(source: Source, name: str) -> Blueprint:
             found = answers.pending(connection, queue, source.clock(), limit=limit, offset=offset, scope=scope)
         return _found(found, f"there is no ClusterQueue {queue!r}")
 
+    @blueprint.get("/cohorts")
+    def all_cohorts() -> Response:
+        parameters.known(request.args, ())
+        source.require(ALL_QUEUES)
+        with source.engine.connect() as connection:
+            return jsonify(cohorts.tree(connection, source.clock()))
+
+
+def _of_workloads(blueprint: Blueprint, source: Source) -> None:
     @blueprint.get("/workloads/<namespace>/<workload>")
     def explain(namespace: str, workload: str) -> Response:
         parameters.known(request.args, ())
@@ -58,20 +76,25 @@ def endpoints(source: Source, name: str) -> Blueprint:
             found = answers.explain(connection, namespace, workload, source.clock(), scope)
         return _found(found, f"no workload or Job {workload!r} is known in namespace {namespace!r}")
 
-    @blueprint.get("/usage")
-    def usage() -> Response:
-        parameters.known(request.args, {"from", "to", "by", "namespace"})
-        now = source.clock()
-        until = parameters.moment(request.args, "to")
-        until = now if until is None else until
-        since = parameters.moment(request.args, "from")
-        since = until - DAY if since is None else since
-        if since > until:
-            raise parameters.ParameterError("from", "has to be before `to`")
-        by = parameters.choice(request.args, "by", By, By.QUEUE) or By.QUEUE
-        scope = source.scope(ALL_QUEUES, parameters.text(request.args, "namespace"))
+    @blueprint.get("/workloads")
+    def workloads() -> Response:
+        query = request.args
+        parameters.known(query, {"namespace", "queue", "state", "name", "limit", "offset"})
+        limit = parameters.integer(query, "limit", default=PAGE, low=1, high=LONGEST_PAGE)
+        offset = parameters.integer(query, "offset", default=0, low=0, high=parameters.LARGEST)
+        scope = source.scope(ALL_QUEUES, parameters.text(query, "namespace"))
         with source.engine.connect() as connection:
-            return jsonify(answers.usage_between(connection, since, until, now, by=by, scope=scope))
+            found = answers.workloads(
+                connection,
+                source.clock(),
+                beginning=parameters.text(query, "name") or "",
+                cluster_queue=parameters.text(query, "queue"),
+                state=parameters.choice(query, "state", WorkloadState, None),
+                limit=limit,
+                offset=offset,
+                scope=scope,
+            )
+        return jsonify(found)
 
     @blueprint.get("/decisions")
     def decisions() -> Response:
@@ -93,11 +116,23 @@ def endpoints(source: Source, name: str) -> Blueprint:
         with source.engine.connect() as connection:
             return jsonify(answers.decisions(connection, wanted, source.clock(), limit=limit))
 
-    @blueprint.get("/openapi.json")
-    def openapi() -> Response:
-        return jsonify(document(request.path.removesuffix("/openapi.json")))
 
-    return blueprint
+def _of_resources(blueprint: Blueprint, source: Source) -> None:
+    @blueprint.get("/topology")
+    def of_flavor() -> Response:
+        parameters.known(request.args, topology.PARAMETERS)
+        source.require(ALL_QUEUES)
+        return _found(topology.asked_for(source, request.args), "there is no such flavor or domain")
+
+    @blueprint.get("/usage")
+    def usage() -> Response:
+        parameters.known(request.args, consumption.PARAMETERS)
+        return jsonify(consumption.asked_for(source, request.args))
+
+    @blueprint.get("/usage.csv")
+    def usage_csv() -> Response:
+        parameters.known(request.args, consumption.PARAMETERS)
+        return consumption.download(consumption.asked_for(source, request.args))
 
 
 def _found(answer: answers.Json | None, otherwise: str) -> Response:

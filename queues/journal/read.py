@@ -139,6 +139,12 @@ def has_queue(connection: Connection, name: str) -> bool:
     return connection.scalar(select(QueueRecord.name).where(QueueRecord.name == name)) is not None
 
 
+def flavors_of(connection: Connection, name: str) -> set[str]:
+    """Those that a ClusterQueue has quota of."""
+    quotas = connection.scalar(select(QueueRecord.quotas).where(QueueRecord.name == name)) or ()
+    return {str(quota["flavor"]) for quota in quotas}
+
+
 def local_queues(
     connection: Connection, *, namespace: str | None = None, name: str | None = None
 ) -> list[LocalQueueRow]:

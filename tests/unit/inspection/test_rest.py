@@ -39,6 +39,7 @@ def test_queues(client: Client) -> None:
         "reserved": 20,
         "admitted": 12,
         "borrowed": 4,
+        "idleToLend": 0,
     }
     assert cq["quotas"][1]["unit"] == "milli"
     assert "localQueues" not in cq
@@ -230,8 +231,12 @@ ANSWERS = {
     "/queues": "Queues",
     "/queues/cq": "Queue",
     "/queues/cq/pending": "Waiting",
+    "/workloads": "Workloads",
     "/workloads/team-a/job-train": "Explanation",
+    "/cohorts": "Cohorts",
+    "/topology": "Topology",
     "/usage": "Usage",
+    "/usage?step=hour": "Usage",
     "/decisions": "Decisions",
 }
 
