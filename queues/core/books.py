@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from queues.core.demand import Placed, charges_of, placed_of
+from queues.core.demand import Placed, charges_of, hosts_of, placed_of
 from queues.core.model import (
     Admission,
     ClusterQueueName,
@@ -39,6 +39,8 @@ class Books:
         self.local_queues: dict[ObjectKey, LocalQueueRecord] = {}
         self.homes_in: dict[str, dict[ObjectKey, LocalQueueRecord]] = {}
         self.queue_at: dict[Node, QueueRecord] = {}
+        #: Who has pods on which host, as far as assignments name hosts.
+        self.tenants: dict[str, dict[Uid, WorkloadRecord]] = {}
         self.unready: dict[Uid, WorkloadRecord] = {}
         #: Those who wait for victims.
         self.claimants: dict[Uid, WorkloadRecord] = {}
@@ -121,7 +123,10 @@ class Books:
                 account.ahead.charge(amount)
         if record.evicted:
             self.leaving[record.uid] = record
-        record.placed = self.take(placed_of(record.workload.pod_sets, admission.pod_sets))
+        placed = placed_of(record.workload.pod_sets, admission.pod_sets)
+        record.placed = self.take(placed)
+        for host in hosts_of(placed):
+            self.tenants.setdefault(host, {})[record.uid] = record
         self._count(record, queue, 1)
         if not record.ready:
             self.unready[record.uid] = record
@@ -143,6 +148,11 @@ class Books:
         if claim is not None:
             del claim.victims[record.uid]
         self.give_back(record.placed)
+        for host in hosts_of(one for _, one in record.placed):
+            there = self.tenants.get(host, {})
+            there.pop(record.uid, None)
+            if not there:
+                self.tenants.pop(host, None)
         self.nodes_stirred = self.nodes_stirred or bool(record.placed)
         self.stir(queue, record.charges)
         self.unready.pop(record.uid, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from queues.core.demand import flavors_of
-from queues.core.explain import waits_for
+from queues.core.explain import waits_for, with_outlook, with_reservation
 from queues.core.flavors import Progress
 from queues.core.fungibility import Mode
 from queues.core.model import (
@@ -23,12 +23,14 @@ from queues.core.model import (
     Uid,
 )
 from queues.core.nomination import Entry, nominate, still_fits, still_works
+from queues.core.outlook import Drain, Outlook, outlook_for
 from queues.core.plan import Admit, Decision, Evict, Hold, Plan
 from queues.core.policy import Policy
 from queues.core.preemption.candidates import Target
 from queues.core.quantities import left, total
 from queues.core.reasons import Code, Preempted, Reason
 from queues.core.records import Claim, QueueRecord, Standing, WorkloadRecord
+from queues.core.refusals import Misfit
 from queues.core.state import State
 from queues.core.strategy import chosen
 from queues.core.tree import Account, Node
@@ -78,7 +80,9 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
         for entry in line:
             cycle.process(entry)
         cycle.give_back_kept()
-    # 8. Tell those who wait why.
+    # 8. Keep domains for those who have waited long for one.
+    cycle.keep_domains()
+    # 9. Tell those who wait why.
     made = [decision for decision in cycle.plan if decision is not None]
     return (*made, *(Hold(record.uid, reason) for record, reason in state.waiting.news()))
 
@@ -277,8 +281,34 @@ class _Cycle:
         # After a search that began in the middle, what was looked at before may help as well.
         watch = None if record.progress else frozenset(entry.assignment.watched)
         record.progress = {}
-        self._park(entry, entry.reason(), watch)
+        reason, misfit = entry.reason(), entry.misfit
+        if misfit is not None:
+            self.state.reservations.has_no_place(record, self.now)
+            reason = with_outlook(reason, record, self._outlook(entry, misfit))
+        self._park(entry, reason, watch)
         self._stand(entry)
+
+    # ------------------------------------------------------------------ domains
+
+    def _outlook(self, entry: Entry, misfit: Misfit) -> Outlook:
+        kept = self.state.reservations.against(entry.record)
+        return outlook_for(self.state.books, entry.assignment.plans, misfit, self.policy.topology, kept)
+
+    def keep_domains(self) -> None:
+        """For those who have waited long for a place."""
+        rule = self.policy.topology.reservation
+        if rule is None:
+            return
+
+        def drain_of(record: WorkloadRecord) -> Drain | None:
+            entry = nominate(self.state, record, self.policy, self.strategy)
+            return None if entry.misfit is None else self._outlook(entry, entry.misfit).drain
+
+        for one in self.state.reservations.review(self.now, drain_of):
+            group = one.record.group
+            if group is not None and group.reason is not None and group.head() is one.record:
+                group.reason = with_reservation(group.reason, one.record, one.drain, rule.lasting)
+                self.state.waiting.tell(one.record, exactly=True)
 
     # ------------------------------------------------------------------ keeping quota for a head
 

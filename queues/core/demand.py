@@ -5,10 +5,11 @@ It works from pod sets and from the admission that the workload holds. It never 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from queues.core.model import (
+    HOSTNAME_LABEL,
     Admission,
     FlavorName,
     FlavorResource,
@@ -105,6 +106,15 @@ class Placed(NamedTuple):
     flavors: tuple[FlavorName, ...]
     assignment: TopologyAssignment
     node_requests: Mapping[ResourceName, int]
+
+
+def hosts_of(placed: Iterable[Placed]) -> Iterator[str]:
+    """The hosts on which these assignments have pods."""
+    for one in placed:
+        if one.assignment.levels[-1:] == (HOSTNAME_LABEL,):
+            for domain in one.assignment.domains:
+                if domain.count:
+                    yield domain.values[-1]
 
 
 def placed_of(pod_sets: tuple[PodSet, ...], assignments: tuple[PodSetAssignment, ...]) -> tuple[Placed, ...]:

@@ -22,7 +22,7 @@ from queues.core.preemption.candidates import Need, Target
 from queues.core.quantities import fits
 from queues.core.reasons import Reason
 from queues.core.records import Claim, QueueRecord, WorkloadRecord
-from queues.core.refusals import Refusal
+from queues.core.refusals import Misfit, Refusal
 from queues.core.state import State
 from queues.core.tree import Account
 
@@ -78,6 +78,11 @@ class Entry:
 
     def reason(self) -> Reason:
         return why_not(self.assignment, self.obstacle)
+
+    @property
+    def misfit(self) -> Misfit | None:
+        """What of its pods has no place, where quota alone would suffice."""
+        return None if self.obstacle is None else self.obstacle.misfit
 
     def pod_set_assignments(self) -> tuple[PodSetAssignment, ...]:
         return tuple([_pod_set_assignment(plan) for plan in self.assignment.plans])
@@ -159,6 +164,7 @@ class _Judge:
         #: What was looked at for a part of the pods.
         self.watched: set[FlavorResource] = set()
         self.watches_nodes = False
+        self._kept = state.reservations.against(record)
         self._probed: dict[tuple[FlavorResource, int], list[Target]] = {}
 
     # ------------------------------------------------------------------ whole entries
@@ -267,8 +273,8 @@ class _Judge:
             assignment.mode = Mode.NO_FIT
 
     def _find_places(self, plans: list[PodSetPlan], *, simulate_empty: bool = False) -> Places | Refusal:
-        rules = self.policy.topology
-        return find_places(self.state.world, self.books.domains, plans, rules, simulate_empty=simulate_empty)
+        rules, kept = self.policy.topology, () if simulate_empty else self._kept
+        return find_places(self.state.world, self.books.domains, plans, rules, kept=kept, simulate_empty=simulate_empty)
 
     # ------------------------------------------------------------------ preemption
 

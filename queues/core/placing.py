@@ -6,7 +6,7 @@ as a refusal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from queues.core.activity import World
@@ -14,8 +14,9 @@ from queues.core.flavors import Assignment, PodSetPlan, asks_for_topology
 from queues.core.model import FlavorName, TopologyAssignment, TopologyName
 from queues.core.policy import TopologyRules
 from queues.core.records import QueueRecord
-from queues.core.refusals import Refusal, no_place
+from queues.core.refusals import Misfit, Refusal, no_place
 from queues.core.topology.domains import Domains
+from queues.core.topology.kept import KeptDomain
 from queues.core.topology.placement import NoPlacement, assuming, place, still_fits
 
 Places = dict[str, TopologyAssignment]
@@ -60,9 +61,13 @@ def find_places(
     plans: Iterable[PodSetPlan],
     rules: TopologyRules,
     *,
+    kept: Sequence[KeptDomain] = (),
     simulate_empty: bool = False,
 ) -> Places | Refusal:
-    """A place for all of these pod sets or the first failure. Cost: that of `placement.place` for each flavor."""
+    """A place for all of these pod sets or the first failure, outside of domains that are `kept` for others.
+
+    Cost: that of `placement.place` for each flavor.
+    """
     by_flavor: dict[FlavorName, list[PodSetPlan]] = {}
     for plan in plans:
         flavors = sorted({flavor for flavor in plan.flavors.values() if domains.levels_of(flavor) is not None})
@@ -82,9 +87,10 @@ def find_places(
                 {plan.pod_set.name: plan.count for plan in members},
                 simulate_empty=simulate_empty,
                 rules=rules,
+                kept=kept,
             )
             if isinstance(result, NoPlacement):
-                return no_place(result.message)
+                return no_place(result.message, Misfit(name, result.pod_set))
             found.update(result)
             if len(by_flavor) > 1:
                 for plan in members:

@@ -50,8 +50,16 @@ class AdmissionFairSharing:
 
 
 @dataclass(frozen=True, slots=True)
+class DomainReservation:
+    """A workload without a place for `after` seconds has a domain kept for it, for at most `lasting` seconds."""
+
+    after: float
+    lasting: float
+
+
+@dataclass(frozen=True, slots=True)
 class TopologyRules:
-    """Kueue's feature gates of these names.
+    """Kueue's feature gates of these names, and Muster's `reservation` of domains (None: never).
 
     `is_balanced`: TASBalancedPlacement. `respects_preferences`: TASRespectNodeAffinityPreferred. `fails_fast`:
     TASFailedNodeReplacementFailFast, without which pods of a failed node wait for another one. `mixes_profiles`:
@@ -62,6 +70,7 @@ class TopologyRules:
     respects_preferences: bool = False
     fails_fast: bool = True
     mixes_profiles: bool = True
+    reservation: DomainReservation | None = None
 
 
 @dataclass(frozen=True, slots=True)

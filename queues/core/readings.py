@@ -33,6 +33,7 @@ from queues.core.past import PastUse, Sample
 from queues.core.quantities import beyond
 from queues.core.reasons import Reason
 from queues.core.records import Activity, Stage, WorkloadRecord
+from queues.core.reservations import Reservations
 from queues.core.topology.hosts import HostChanges
 from queues.core.usage_history import NO_USE, Level
 from queues.core.waiting import Waiting
@@ -97,6 +98,7 @@ class Readings:
     waiting: Waiting
     world: World
     past: PastUse
+    reservations: Reservations
     workloads: dict[Uid, WorkloadRecord]
     _cohorts: dict[CohortName, Cohort]
 
@@ -294,8 +296,9 @@ class Readings:
         return tuple(sorted(name for name, queue in self.books.queues.items() if queue.spec is not None))
 
     def next_wakeup(self) -> Timestamp | None:
-        """When the first back-off ends, or past use is sampled again."""
-        times = [due for due in (self.waiting.next_due(), self.past.next_due()) if due is not None]
+        """When the first back-off ends, past use is sampled again, or a reservation begins or ends."""
+        dues = (self.waiting.next_due(), self.past.next_due(), self.reservations.next_due())
+        times = [due for due in dues if due is not None]
         return min(times, default=None)
 
     def dirty_queues(self) -> Changed:

@@ -52,10 +52,26 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
+class Near:
+    """A topology domain that takes some of the pods: `fits` of the `wanted` ones.
+
+    `level` is the node label of its level, `path` its labels' values from the topology's root down; `missing` is what
+    the other pods take of nodes. Quantities as in `model`.
+    """
+
+    level: str
+    path: tuple[str, ...]
+    fits: int
+    wanted: int
+    missing: tuple[tuple[ResourceName, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
     """`message` says the facts in words; `shortages` are the numbers; `remedy` the smallest change that would help.
 
-    `is_preemption_gated`: it would start by evicting others, which its preemption gates do not allow.
+    `is_preemption_gated`: it would start by evicting others, which its preemption gates do not allow. `closest` are the
+    domains that come closest to taking pods that have no place, the closest first.
     """
 
     code: Code
@@ -63,3 +79,4 @@ class Reason:
     shortages: tuple[Shortage, ...] = ()
     remedy: str | None = None
     is_preemption_gated: bool = False
+    closest: tuple[Near, ...] = ()

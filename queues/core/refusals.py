@@ -17,10 +17,21 @@ from queues.core.tree import Account
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
+    """`misfit`: what of the pods had no place, where that is the cause."""
+
     code: Code
     message: str
     shortage: Shortage | None = None
     remedy: str | None = None
+    misfit: Misfit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Which pods have no place on the nodes of which flavor."""
+
+    flavor: FlavorName
+    pod_set: str
 
 
 def unavailable(resource: ResourceName, queue: ClusterQueueName) -> Refusal:
@@ -56,8 +67,8 @@ def topology_mismatch(message: str) -> Refusal:
     return Refusal(Code.NO_MATCHING_FLAVOR, message)
 
 
-def no_place(message: str) -> Refusal:
-    return Refusal(Code.TOPOLOGY_PLACEMENT_FAILED, message)
+def no_place(message: str, misfit: Misfit | None = None) -> Refusal:
+    return Refusal(Code.TOPOLOGY_PLACEMENT_FAILED, message, misfit=misfit)
 
 
 def exceeds_maximum(queue: QueueRecord, unit: FlavorResource, account: Account, assumed: int, request: int) -> Refusal:
