@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick bench-large bench-core help setup control-plane demo test test-unit test-properties test-cluster soak lint format generate lock clean
+.PHONY: bench bench-quick bench-large bench-core docs help setup control-plane demo test test-unit test-properties test-cluster soak lint format generate lock clean
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -57,6 +57,9 @@ bench-large: control-plane  ## 1,000 queues and 50,000 workloads; the peer alone
 
 bench-core: $(READY)  ## Decisions a second of the core, without an API server
 	$(BIN)/python -m benchmarks.core
+
+docs: $(READY)  ## The documentation as a site, in build/site; fails when a link leads nowhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 lint: $(READY)  ## ruff, mypy --strict, import contracts, stale generated files
 	$(BIN)/ruff check .

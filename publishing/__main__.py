@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from publishing import chart, dashboard
+from publishing import chart, dashboard, reference
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 #: Each gives texts by their paths below the checkout.
-_MAKERS: Final[tuple[Callable[[Path], Mapping[str, str]], ...]] = (dashboard.files, chart.files)
+_MAKERS: Final[tuple[Callable[[Path], Mapping[str, str]], ...]] = (dashboard.files, chart.files, reference.files)
 #: Folders in which nothing but made files may lie.
-_OWNED: Final = chart.MADE
+_OWNED: Final = (*chart.MADE, reference.MADE)
 
 
 def files(root: Path = ROOT) -> dict[str, str]:
