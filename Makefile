@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick bench-large bench-core docs help setup control-plane demo test test-unit test-properties test-cluster soak lint format generate lock clean
+.PHONY: bench bench-quick bench-large bench-core docs help setup control-plane demo test test-unit test-properties test-browser test-cluster soak lint format generate lock clean
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -27,7 +27,7 @@ control-plane: $(READY)  ## etcd, kube-apiserver and friends, built once into th
 demo: control-plane  ## A busy hour of a real GPU cluster, in small (KEEP=1 leaves it running)
 	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep,)
 
-test: lint test-unit test-properties test-cluster  ## Everything
+test: lint test-unit test-properties test-browser test-cluster  ## Everything
 
 # Modules side by side, one for each of two cores: most of their time is waiting.
 SIDE_BY_SIDE := -n 2 --dist loadfile
@@ -37,6 +37,9 @@ test-unit: $(READY)  ## Pure tests, in under a minute
 
 test-properties: $(READY)  ## Invariants under random events
 	$(BIN)/python -m pytest tests/properties $(SIDE_BY_SIDE)
+
+test-browser: $(READY)  ## The pages in a real Chromium, where there is one (MUSTER_CHROMIUM, or on the path)
+	$(BIN)/python -m pytest tests/browser
 
 test-cluster: control-plane  ## Against a real control plane
 	$(BIN)/python -m pytest tests/cluster $(SIDE_BY_SIDE)
