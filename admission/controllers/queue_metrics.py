@@ -74,6 +74,8 @@ class QueueMetrics:
             one("kueue_finished_workloads", "Finished Workloads that are still there", *CLUSTER_QUEUE)(
                 self._tallies.finished.get(name, 0), name
             )
+            # Those whose victims somebody else took are judged again in the same cycle: never is anybody skipped.
+            one("kueue_admission_cycle_preemption_skips", "Skipped for preemptions of others", *CLUSTER_QUEUE)(0, name)
             self._state(gauges, queue)
             if settings.metrics.enable_cluster_queue_resources:
                 self._resources(gauges, queue)

@@ -271,7 +271,9 @@ class JobGang:
             return Outcome((Tell(self.ref, reason, priority.message, Severity.WARNING),))
         parts = composing.Composition(
             namespace=meta.namespace,
-            name=composing.workload_name(KIND, GROUP, meta.name, meta.uid),
+            name=composing.workload_name(
+                KIND, GROUP, meta.name, meta.uid, short=context.settings.gate("ShortWorkloadNames")
+            ),
             queue=self.queue_name,
             pod_sets=(pod_set,),
             priority=priority,

@@ -20,14 +20,17 @@ from admission.jobs.effects import Create, Ref
 from admission.jobs.priority import Priority
 
 _LONGEST_PREFIX = 247
+#: With the gate ShortWorkloadNames: the name is a label value then.
+_SHORT_PREFIX = 57
 _HASH = 5
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
-def workload_name(kind: str, group: str, name: str, uid: str) -> str:
+def workload_name(kind: str, group: str, name: str, uid: str, *, short: bool = False) -> str:
     """The name of the Workload of one object, unique to that object and not only to its name."""
+    longest = _SHORT_PREFIX if short else _LONGEST_PREFIX
     digest = hashlib.sha1(f"{kind}\n{group}\n{name}\n{uid}".encode(), usedforsecurity=False).hexdigest()
-    return f"{f'{kind.lower()}-{name}'[:_LONGEST_PREFIX]}-{digest[:_HASH]}"
+    return f"{f'{kind.lower()}-{name}'[:longest]}-{digest[:_HASH]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,9 @@ class PodGang:
         )
         parts = composing.Composition(
             namespace=meta.namespace,
-            name=composing.workload_name(pod_states.KIND, "", meta.name, meta.uid),
+            name=composing.workload_name(
+                pod_states.KIND, "", meta.name, meta.uid, short=context.settings.gate("ShortWorkloadNames")
+            ),
             queue=self.queue_name,
             pod_sets=(pod_set,),
             priority=priority,

@@ -7,10 +7,12 @@ the next one. Nothing here may start pods without an admission, or give quota ba
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from admission.api import meta, names
 from admission.api.kueue import Workload
 from admission.api.meta import TRUE, Condition
+from admission.jobs.ancestors import Ancestor
 from admission.jobs.composing import admission_gates
 from admission.jobs.effects import Create, Delete, Effect, Patch, Ref, Severity, Tell
 from admission.jobs.eviction import released
@@ -52,8 +54,7 @@ def reconcile(gang: Gang, workloads: tuple[Workload, ...], context: Context) -> 
 
     # 3. Part of a larger job: that one is queued, and this one only must not run ahead of it.
     if (ancestor := gang.ancestor(context)) is not None:
-        ahead = gang.runs and not ancestor.is_admitted
-        return Outcome(gang.stop(None, "AncestorNotAdmitted", ancestor.message) if ahead else ())
+        return Outcome(_below(gang, ancestor))
 
     # 4. Exactly one Workload, and it says what the gang is.
     workload, settling = _settle(gang, workloads)
@@ -168,7 +169,7 @@ def _settle(gang: Gang, workloads: tuple[Workload, ...]) -> tuple[Workload | Non
     stale = [workload for workload in ordered if workload is not match]
     if match is not None or not stale:
         extra = abandoned(gang.kind, stale)
-        return match, Outcome(extra) if extra else None
+        return match, Outcome((*extra, *_told_of_deleted(gang, extra))) if extra else None
     first = stale[0]
     if gang.verdict is not None or is_finished(first) or first.metadata.is_deleting:
         return first, None  # what it says does not matter any more: steps 6, 7 and 9 let it go
@@ -182,8 +183,12 @@ def _resettle(gang: Gang, first: Workload, others: Iterable[Workload]) -> tuple[
         return stopping
     if restoring := gang.restore(first):
         return restoring
-    updates = () if holds_quota(first) else gang.update(first)
-    return (*(updates or abandoned(gang.kind, (first,))), *abandoned(gang.kind, others))
+    if not holds_quota(first) and (updates := gang.update(first)):
+        told = _told(gang, names.EVENT_UPDATED_WORKLOAD, workload_ref(first), "was updated to what the job is now")
+        left = abandoned(gang.kind, others)
+        return (*updates, *left, *told, *_told_of_deleted(gang, left))
+    left = abandoned(gang.kind, (first, *others))
+    return (*left, *_told_of_deleted(gang, left))
 
 
 def _by_claim(workload: Workload) -> tuple[bool, bool, bool, str, str]:
@@ -200,6 +205,28 @@ def _by_claim(workload: Workload) -> tuple[bool, bool, bool, str, str]:
 def _told(gang: Gang, reason: str, workload: Ref, what: str) -> tuple[Tell, ...]:
     """What happened to its Workload, told to one object of the gang."""
     return tuple(Tell(ref, reason, f"Workload {workload.namespace}/{workload.name} {what}") for ref in gang.waiting[:1])
+
+
+def _told_of_deleted(gang: Gang, effects: Iterable[Effect]) -> tuple[Tell, ...]:
+    deleted = (effect.ref for effect in effects if isinstance(effect, Delete))
+    what = "was deleted: it is not what the job is"
+    return tuple(tell for ref in deleted for tell in _told(gang, names.EVENT_DELETED_WORKLOAD, ref, what))
+
+
+def _below(gang: Gang, ancestor: Ancestor) -> tuple[Effect, ...]:
+    """Part of a larger job: it must not run ahead of that one."""
+    if ancestor.is_too_deep:
+        message = f'There are more than ten owners up to {ancestor.kind} "{ancestor.name}"; it is left alone'
+        reason = names.EVENT_NESTING_TOO_DEEP
+        return tuple(Tell(ref, reason, message, Severity.WARNING) for ref in gang.waiting)
+    if not gang.runs or ancestor.is_admitted:
+        return ()
+    return tuple(
+        replace(effect, reason=names.EVENT_SUSPENDED)
+        if isinstance(effect, Tell) and effect.reason == names.EVENT_STOPPED
+        else effect
+        for effect in gang.stop(None, "AncestorNotAdmitted", ancestor.message)
+    )
 
 
 def _finish(workload: Workload, reason: str, message: str, now: float) -> tuple[Effect, ...]:

@@ -9,9 +9,9 @@ from admission.api import names
 from admission.api.core import PriorityClass
 from admission.api.decoding import convert
 from admission.api.meta import ObjectMeta
-from admission.jobs.batch_job import index_count
+from admission.jobs.batch_job import BatchJobs, index_count
 from admission.jobs.composing import workload_name
-from admission.jobs.effects import Create, Patch
+from admission.jobs.effects import Create, Patch, Tell
 from admission.settings import Settings
 from tests.unit.jobs.builders import NOW, World, condition, flavor, job, pod_template, stamp
 
@@ -73,6 +73,14 @@ def test_workload_names_are_kueues() -> None:
     assert name == f"job-{'a' * 243}-{name[-5:]}"
     assert len(name) == 253
     assert workload_name("Job", "batch", "a", "u") != workload_name("Job", "batch", "a", "v")
+    assert len(workload_name("Job", "batch", "a" * 300, "u", short=True)) == 63, "the value of a label"
+
+
+def test_workload_names_may_be_short() -> None:
+    short = convert({"featureGates": {"ShortWorkloadNames": True}}, Settings)
+    world = World(settings=short).put(job("a" * 60)).settle()
+    name = world.wl["metadata"]["name"]
+    assert name == f"job-{'a' * 53}-{name[-5:]}"
 
 
 COUNTS = {
@@ -438,6 +446,8 @@ def test_edit_of_a_waiting_job_changes_its_workload_in_place(edit: dict[str, Any
     world.settle()
     assert world.wl["metadata"]["uid"] == before["metadata"]["uid"]
     assert world.wl["spec"] != before["spec"]
+    name = before["metadata"]["name"]
+    assert f"UpdatedWorkload: Workload team/{name} was updated to what the job is now" in world.told("j")
     fresh = World().put(copy.deepcopy(world.get("Job", "j"))).settle()
     assert world.wl["spec"] == fresh.wl["spec"]
 
@@ -464,6 +474,7 @@ def test_only_one_workload_is_kept() -> None:
     world.put(twin).settle()
     assert world.get("Workload", "twin") is None
     assert world.is_true("Admitted")
+    assert "DeletedWorkload: Workload team/twin was deleted: it is not what the job is" in world.told("j")
 
 
 # ------------------------------------------------------------------ the end
@@ -643,6 +654,7 @@ def test_part_of_a_queued_job_only_must_not_run_ahead() -> None:
     child["metadata"]["ownerReferences"] = [owner]
     world = World().put(parent, child).settle()
     assert world.get("Job", "child")["spec"]["suspend"]
+    assert [text.split(":")[0] for text in world.told("child")] == ["Suspended"]
     assert [effect.ref.name for effect in world.writes() if isinstance(effect, Create)] == [
         world.wl["metadata"]["name"]
     ]
@@ -683,3 +695,18 @@ def test_a_gate_lifted_on_the_workload_stays_lifted() -> None:
 def test_in_a_namespace_that_is_being_deleted_no_workload_is_made() -> None:
     world = World(is_ending=True).put(job())
     assert world.settle().workloads() == []
+
+
+def test_what_is_nested_too_deeply_is_told_and_left_alone() -> None:
+    world = World()
+    for depth in range(12):
+        raw = job(f"j{depth}", suspend=False)
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": f"j{depth + 1}", "uid": f"uid-j{depth + 1}"}
+        raw["metadata"]["ownerReferences"] = [{**owner, "controller": True}] if depth < 11 else []
+        world.put(raw)
+    (unit,) = [each for each in world.units() if each.key.name == "j0"]
+    effects = BatchJobs().reconcile(unit, world).effects
+    assert [(effect.reason, effect.ref.name) for effect in effects if isinstance(effect, Tell)] == [
+        ("JobNestingTooDeep", "j0")
+    ]
+    assert len(effects) == 1

@@ -168,7 +168,7 @@ REFUSALS = [
         "an unknown gate is refused", {"featureGates": {"Foo": True}}, "featureGates.Foo: there is no feature gate"
     ),
     Refusal(
-        "a gate without behaviour is refused", {"featureGates": {"ShortWorkloadNames": True}}, "featureGates.ShortWor"
+        "a gate without behaviour is refused", {"featureGates": {"ConcurrentAdmission": True}}, "featureGates.Concurre"
     ),
     Refusal(
         "a gate whose words are always there is refused",
