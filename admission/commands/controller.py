@@ -25,6 +25,7 @@ from admission.settings import Settings, load
 if TYPE_CHECKING:
     from admission.controllers.loop import Controller
     from admission.kube.client import Client
+    from admission.kube.lease import Tenure
 
 logger = logging.getLogger(__name__)
 
@@ -53,23 +54,28 @@ def run(
 async def _work(settings: Settings, kubeconfig: str | None, stop: asyncio.Event, *, decides: bool) -> None:
     from admission.controllers.loop import Controller, NotSyncedError
     from admission.kube.client import connect
+    from admission.kube.lease import Tenure
     from admission.telemetry import Collector
 
     connection = settings.client_connection
     memory = Memory(settings)
     async with await connect(kubeconfig, qps=connection.qps, burst=connection.burst, component="controller") as client:
         recalled = None if settings.admission_fair_sharing is None else memory.recall()
+        tenure = Tenure(settings.leader_election.lease_duration)
         controller = Controller(client, settings, memory, decides=decides, recalled=recalled)
         collector = Collector(settings.muster.tracing) if settings.muster.tracing.endpoint else None
         if collector is not None:
             controller.trace(collector.put)
-        controller.in_doubt = _say_doubt
+        if settings.leader_election.leader_elect:
+            controller.leads = lambda: tenure.is_sure
+        condition = Condition()
+        controller.in_doubt, controller.behind = condition.doubted, condition.fell_behind
         beside = [
             asyncio.ensure_future(_tell(controller, memory)),
             asyncio.ensure_future(_show(controller, client, settings)),
         ]
         try:
-            await _lead(settings, kubeconfig, stop, lambda: controller.run(stop))
+            await _lead(settings, kubeconfig, stop, lambda: controller.run(stop), tenure)
         except NotSyncedError as error:
             raise Fault(str(error)) from error
         finally:
@@ -91,9 +97,24 @@ async def _tell(controller: Controller, memory: Memory) -> None:
     memory.open()
 
 
-def _say_doubt(doubt: bool) -> None:
-    """A controller that cannot decide because of a fault in the core is not ready."""
-    lifeline.tell("in-doubt" if doubt else "synced")
+class Condition:
+    """What the supervisor is told: whether this controller decides, and what keeps it from that."""
+
+    def __init__(self) -> None:
+        self._is_in_doubt = self._is_behind = False
+
+    def doubted(self, doubt: bool) -> None:
+        """A controller that cannot decide because of a fault in the core is not ready."""
+        self._is_in_doubt = doubt
+        self._tell()
+
+    def fell_behind(self, behind: bool) -> None:
+        """Nor is one that cannot follow the API server."""
+        self._is_behind = behind
+        self._tell()
+
+    def _tell(self) -> None:
+        lifeline.tell("in-doubt" if self._is_in_doubt else "behind" if self._is_behind else "synced")
 
 
 async def _show(controller: Controller, client: Client, settings: Settings) -> None:
@@ -112,7 +133,11 @@ async def _show(controller: Controller, client: Client, settings: Settings) -> N
 
 
 async def _lead(
-    settings: Settings, kubeconfig: str | None, stop: asyncio.Event, work: Callable[[], Awaitable[None]]
+    settings: Settings,
+    kubeconfig: str | None,
+    stop: asyncio.Event,
+    work: Callable[[], Awaitable[None]],
+    tenure: Tenure,
 ) -> None:
     """Work while leading. Without election that is at once."""
     if not settings.leader_election.leader_elect:
@@ -125,6 +150,7 @@ async def _lead(
 
     async def start() -> None:
         started.set()
+        lifeline.tell("catching-up")
         await work()
 
     lifeline.tell("standby")
@@ -132,7 +158,7 @@ async def _lead(
     async with await connect(kubeconfig, timeout=settings.leader_election.renew_deadline / 2) as client:
         holder = os.environ.get(IDENTITY)
         leading = asyncio.ensure_future(
-            lead(client, settings.leader_election, settings.namespace, start, holder=holder)
+            lead(client, settings.leader_election, settings.namespace, start, holder=holder, tenure=tenure)
         )
         told_to_end = asyncio.ensure_future(stop.wait())
         try:

@@ -25,6 +25,10 @@ _PATIENCE = 2.4
 #: While the webhook is away what is queued cannot be created, and a start of it costs the API server next to nothing.
 _WEBHOOK_PAUSE = 2.0
 _PROBE_SECONDS = 1.0
+#: What a controller says that works, and one that cannot decide: it does not know everything (yet, or any more), or
+#: doubts what it knows.
+_WORKING = frozenset({"synced", "standby"})
+_AT_A_LOSS = frozenset({"catching-up", "behind", "in-doubt"})
 
 
 class Tree:
@@ -71,10 +75,17 @@ class Tree:
 
     async def missing(self) -> list[str]:
         """The parts that are not ready. A controller that stands by for the one that leads is ready too."""
+        parts = await self.not_serving()
+        if self.controller.state in _AT_A_LOSS:
+            parts.append("controller")
+        return parts
+
+    async def not_serving(self) -> list[str]:
+        """The same, but a controller that decides nothing for now does not keep reviews from this replica."""
         parts = []
         if self.webhook.state != "ready" or not await self.webhook_answers():
             parts.append("webhook")
-        if self.controller.state not in {"synced", "standby"}:
+        if self.controller.state not in _WORKING | _AT_A_LOSS:
             parts.append("controller")
         return parts
 
@@ -115,6 +126,7 @@ class Tree:
         questions = {
             f"/{options.liveness_endpoint_name}": _alive,
             f"/{options.readiness_endpoint_name}": self.missing,
+            f"/{options.readiness_endpoint_name}/serving": self.not_serving,
         }
         try:
             self._probes = await health.serve(*where, questions)

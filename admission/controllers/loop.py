@@ -1,7 +1,8 @@
 """The controller: one task that takes in what happens, decides, and sends out what follows.
 
 It decides nothing itself: the core says who starts and who has to go, the adapters and the lifecycle rules what a gang
-and a Workload need. It must never decide before all informers are synced, and only the leader may run it.
+and a Workload need. It must never decide before all informers are synced, while one of them may miss changes, or when
+it is not sure that it still leads.
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ _REST = 4.0
 _LONGEST_REST = 0.1
 _LAST_WRITES = 1.5
 _LONGEST_RECALL = 3.0
+#: Seconds between two looks at whether decisions can be made again, and after which it is said that they cannot.
+_LOOK_AGAIN = 0.2
+_BEHIND = 5.0
 
 
 class NotSyncedError(Exception):
@@ -93,6 +97,8 @@ class Controller:
         self.metrics = metrics if metrics is not None else Metrics(settings)
         self.ready = asyncio.Event()
         self.in_doubt: Callable[[bool], None] = lambda _: None
+        self.behind: Callable[[bool], None] = lambda _: None
+        self.leads: Callable[[], bool] = lambda: True
         self._clock = clock
         self._decides = decides
         self._patience = settings.controller.cache_sync_timeout
@@ -111,7 +117,8 @@ class Controller:
             self._inbox.put,
             control.api_concurrency,
             self.metrics.wrote,
-            is_overtaken=self._cluster.tables.has_newer,
+            self._may_write,
+            self._cluster.tables.has_newer,
         )
         self._reporting = Reporting(self._cluster, self.metrics, journal)
         errands = Errands(self._actor, self._wakes)
@@ -138,6 +145,7 @@ class Controller:
             asyncio.create_task(self._watching.run()),
             asyncio.create_task(self._recorder.run()),
             asyncio.create_task(self._wake_when(stop)),
+            asyncio.create_task(self._say_when_behind()),
         ]
         try:
             await self._learn(stop, around)
@@ -221,7 +229,17 @@ class Controller:
         self._reporting.surroundings(now)
         self.metrics.turn(time.perf_counter() - began)
 
+    def _may_write(self) -> bool:
+        return self.leads()
+
+    @property
+    def _is_sure(self) -> bool:
+        """Whether what is known is all that there is, as far as it can be known, and this is the one to decide."""
+        return self._watching.sees_all and self.leads()
+
     def _decide_or_doubt(self, now: float) -> None:
+        if not self._is_sure:
+            return
         if self._is_to_decide(now):
             self._decide(now)
         elif self._sweep.doubts():
@@ -264,8 +282,15 @@ class Controller:
 
     def _health(self) -> Health:
         dropped, lag = self._reporting.journal_health()
-        silence = self._watching.silence(time.monotonic())
-        return Health(self._recorder.dropped, dropped, lag, silence, is_in_doubt=self._judge.is_in_doubt)
+        clock = time.monotonic()
+        return Health(
+            self._recorder.dropped,
+            dropped,
+            lag,
+            self._watching.silence(clock),
+            is_in_doubt=self._judge.is_in_doubt,
+            behind=self._watching.lost(clock),
+        )
 
     def _is_to_decide(self, now: float) -> bool:
         """Not while it rests, unless the clock was set back."""
@@ -293,11 +318,28 @@ class Controller:
             return max(0.0, min(self._judge.mends_at - self._clock(), _LONGEST_SLEEP))
         if self._sweep.is_under_way:
             return 0.0
+        soonest = 0.0 if self._is_sure else _LOOK_AGAIN
         if self._decides and (self._again or self._cluster.stirred):
-            return max(0.0, min(self._rests_until - self._clock(), _LONGEST_REST))
+            return max(soonest, min(self._rests_until - self._clock(), _LONGEST_REST))
         wakeup = self._cluster.state.next_wakeup() if self._decides else None
         times = [time for time in (self._wakes.next(), wakeup) if time is not None]
-        return max(0.0, min((min(times, default=0.0) - self._clock()) if times else _LONGEST_SLEEP, _LONGEST_SLEEP))
+        wait = min(times) - self._clock() if times else _LONGEST_SLEEP
+        return max(soonest, min(wait, _LONGEST_SLEEP))
+
+    async def _say_when_behind(self) -> None:
+        """A moment without a watch is nothing to speak of; more than that is told, and when it is over."""
+        said = False
+        while True:
+            await asyncio.sleep(1.0)
+            lost = self._watching.lost(time.monotonic())
+            is_behind = not self._watching.sees_all and max(lost.values()) > _BEHIND
+            if is_behind != said:
+                said = is_behind
+                self.behind(said)
+                log.warning(
+                    "nothing is decided until the API server can be followed" if said else "decisions go on",
+                    extra={"kinds": sorted(lost)},
+                )
 
     async def _wake_when(self, stop: asyncio.Event) -> None:
         await stop.wait()

@@ -28,7 +28,8 @@ _DECISION_BUCKETS: Final = tuple(0.0001 * 4.0**exponent for exponent in range(9)
 class Health:
     """How the controller's own parts are. `silence` is for each kind the seconds since its watch last spoke.
 
-    `is_in_doubt`: the core raised, and nothing is decided until it was told everything anew.
+    `is_in_doubt`: the core raised, and nothing is decided until it was told everything anew. `behind` is for each kind
+    whose changes may go unseen for how many seconds now.
     """
 
     events_dropped: int = 0
@@ -36,6 +37,7 @@ class Health:
     journal_lag: float = 0.0
     silence: Mapping[str, float] = field(default_factory=dict)
     is_in_doubt: bool = False
+    behind: Mapping[str, float] = field(default_factory=dict)
 
 
 class Metrics:
@@ -134,9 +136,16 @@ def _health(health: Health, role: str) -> Iterator[Family]:
     silence = GaugeMetricFamily(
         "muster_informer_silence_seconds", "Since the API server last said something of a kind", labels=("kind", ROLE)
     )
+    behind = GaugeMetricFamily(
+        "muster_informer_behind_seconds",
+        "How long changes of a kind may have gone unseen; nothing is decided while that is above 0",
+        labels=("kind", ROLE),
+    )
     for kind, seconds in health.silence.items():
         silence.add_metric((kind, role), seconds)
+        behind.add_metric((kind, role), health.behind.get(kind, 0.0))
     yield silence
+    yield behind
 
 
 def _build_info(registry: CollectorRegistry) -> None:

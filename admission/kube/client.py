@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Generic, Self, TypeVar
@@ -253,9 +253,11 @@ class Client:
         label_selector: str | None = None,
         field_selector: str | None = None,
         seconds: int | None = None,
+        opened: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[WatchEvent]:
         """Changes after `resource_version`, until the API server ends the watch (after `seconds`) or it breaks.
 
+        `opened` is called when the API server has agreed to tell them.
         Ends normally when the watch was closed; raises `Gone` when the version is too old, on the request or later.
         """
         seconds = seconds or random.randint(300, 600)  # noqa: S311  # spreads the reconnects, protects nothing
@@ -271,6 +273,7 @@ class Client:
         async with self._answer("GET", path, b"", query, "application/json", self._watch_timeout) as answer:
             if answer.status >= 400:
                 raise from_answer(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+            opened()
             async for line in _lines(answer.content):
                 event = _EVENTS.decode(line)
                 if event.type == "ERROR":

@@ -1,12 +1,14 @@
 """Keeps a consumer up to date with all objects of one resource: a list, then every change, for ever.
 
 It follows the API server's rules for watching (pages, bookmarks, 410, servers that go away) and tells through
-`synced` and `last_contact` how far it can be trusted. It keeps no objects itself and never delivers out of order.
+`synced`, `lost_at` and `last_contact` how far it can be trusted. It keeps no objects itself and never delivers out of
+order.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -72,16 +74,25 @@ class Informer(Generic[T]):
         deliver: Callable[[Delta[T]], None],
         label_selector: str | None = None,
         field_selector: str | None = None,
+        found: Callable[[], None] = lambda: None,
     ) -> None:
+        """`found` is called when the API server can be followed again."""
         self.resource = resource
         self._client = client
         self._deliver = deliver
         self._label_selector = label_selector
         self._field_selector = field_selector
+        self._found = found
+        self._nudged = asyncio.Event()
+        self._opened_at: float | None = None
         self._listed = asyncio.Event()
         self._version: str | None = None
         self.last_contact: float | None = None
         """Monotonic time at which the API server last said something about this resource."""
+        self.lost_at: float | None = None
+        """Monotonic time since which changes may go unseen: the watch broke, or is too old; None while it is open."""
+        self.is_refused = False
+        """Whether that is because this resource is not served, or may not be read."""
 
     @property
     def synced(self) -> bool:
@@ -90,6 +101,10 @@ class Informer(Generic[T]):
 
     async def wait_synced(self) -> None:
         await self._listed.wait()
+
+    def nudge(self) -> None:
+        """Try now, and not only after a pause: others have found the API server again."""
+        self._nudged.set()
 
     async def run(self) -> None:
         """List and watch until cancelled. Every fault of the API server is waited out."""
@@ -102,8 +117,13 @@ class Informer(Generic[T]):
                 await self._watch(self._version or "")
             except Gone:
                 logger.info("the watch is too old, listing again", extra={"kind": self.resource.kind})
+                self._lose()
                 self._version = None
             except ApiError as error:
+                if self._followed_for() > pause:
+                    pause = _FIRST_PAUSE
+                self._lose()
+                self.is_refused = error.status in {403, 404}
                 if error.status in {400, 401, 403, 404, 410}:
                     self._version = None
                 wait = max(random.uniform(pause / 2, pause), error.retry_after or 0.0)  # noqa: S311  # jitter
@@ -113,13 +133,39 @@ class Informer(Generic[T]):
                     "the API server cannot be followed, trying again",
                     extra={"kind": self.resource.kind, "error": str(error), "seconds": round(wait, 2)},
                 )
-                await asyncio.sleep(wait)
+                # Where the API server asks for a pause, it gets it.
+                await self._rest(wait, may_be_nudged=error.retry_after is None)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             pause = _FIRST_PAUSE
             if time.monotonic() - started < _FIRST_PAUSE:
                 # A server or proxy that ends every watch at once must not be asked in a tight loop.
                 await asyncio.sleep(random.uniform(_FIRST_PAUSE / 2, _FIRST_PAUSE))  # noqa: S311  # jitter
+
+    def _followed_for(self) -> float:
+        """Seconds for which the watch that has just broken was open."""
+        return 0.0 if self._opened_at is None else time.monotonic() - self._opened_at
+
+    def _lose(self) -> None:
+        self._opened_at = None
+        if self.lost_at is None:
+            self.lost_at = time.monotonic()
+
+    def _followed(self) -> None:
+        self.last_contact = self._opened_at = time.monotonic()
+        self.is_refused = False
+        if self.lost_at is not None:
+            self.lost_at = None
+            self._found()
+
+    async def _rest(self, seconds: float, *, may_be_nudged: bool) -> None:
+        if not may_be_nudged:
+            await asyncio.sleep(seconds)
+            return
+        self._nudged.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._nudged.wait()
 
     async def _list(self) -> None:
         listing = await self._client.list(
@@ -132,7 +178,11 @@ class Informer(Generic[T]):
 
     async def _watch(self, version: str) -> None:
         events = self._client.watch(
-            self.resource, version, label_selector=self._label_selector, field_selector=self._field_selector
+            self.resource,
+            version,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            opened=self._followed,
         )
         try:
             async for event in events:

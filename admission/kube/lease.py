@@ -2,7 +2,8 @@
 
 The election's rules and timing are the official client's; the lock is stored through Muster's client, whose times are
 UTC and whose faults (a lost connection, a timeout) count as a renewal that failed. On an orderly end the Lease is
-given up, so that the next takes over at once. The work never goes on without the Lease.
+given up, so that the next takes over at once. The work never goes on without the Lease, and a process that stood still
+knows that it may have lost it before it learns so: `Tenure`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,33 @@ class LeaseLostError(Exception):
     """The Lease could not be renewed in time: another may hold it, so the work was stopped."""
 
 
+class Tenure:
+    """How long the Lease is surely held: for `seconds` after the last renewal was sent, by a clock that nobody sets.
+
+    Nobody else may take it before that. Who was stopped, or got no time to run, asks before every decision and write,
+    since what ends the work may get its turn only later.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._renewed_at: float | None = None
+
+    @property
+    def is_sure(self) -> bool:
+        return self._renewed_at is not None and self._clock() - self._renewed_at < self._seconds
+
+    def began(self) -> float:
+        """The moment from which on a renewal that is being sent will count."""
+        return self._clock()
+
+    def renewed(self, began: float) -> None:
+        self._renewed_at = began
+
+    def ended(self) -> None:
+        self._renewed_at = None
+
+
 def identity() -> str:
     """A name for this process that no other has."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4()}"
@@ -46,10 +74,11 @@ def identity() -> str:
 class _LeaseLock(BaseLock):  # type: ignore[misc]
     """The election record in the spec of a Lease."""
 
-    def __init__(self, client: Client, namespace: str, name: str, holder: str, timeout: float) -> None:
+    def __init__(self, client: Client, namespace: str, name: str, holder: str, timeout: float, tenure: Tenure) -> None:
         super().__init__(name, namespace, holder)
         self._client = client
         self._timeout = timeout
+        self._tenure = tenure
         self._lease: dict[str, Any] = {}
 
     async def get(self, name: str, namespace: str) -> tuple[bool, Any]:
@@ -94,6 +123,7 @@ class _LeaseLock(BaseLock):  # type: ignore[misc]
 
     async def release(self) -> None:
         """Give the Lease up if it is still this holder's. Failing to is no fault: it runs out."""
+        self._tenure.ended()
         with contextlib.suppress(ApiError, TimeoutError):
             async with asyncio.timeout(self._timeout):
                 lease = await self._client.get(LEASES, self.namespace, self.name)
@@ -104,12 +134,15 @@ class _LeaseLock(BaseLock):  # type: ignore[misc]
                     await self._client.replace(LEASES, self.namespace, self.name, lease)
 
     async def _write(self, request: Awaitable[dict[str, Any]]) -> bool:
+        """The election only writes to take the Lease or to keep it."""
+        began = self._tenure.began()
         try:
             async with asyncio.timeout(self._timeout):
                 self._lease = await request
         except (ApiError, TimeoutError) as error:
             logger.warning("the lease cannot be written", extra={"lease": self.name, "error": str(error)})
             return False
+        self._tenure.renewed(began)
         return True
 
 
@@ -120,15 +153,21 @@ async def lead(
     work: Callable[[], Awaitable[None]],
     *,
     holder: str | None = None,
+    tenure: Tenure | None = None,
 ) -> None:
-    """Wait for the Lease, then run `work` for as long as it is held.
+    """Wait for the Lease, then run `work` for as long as it is held; `tenure` says at any moment whether it surely is.
 
     Returns when `work` does, raises what it raises, and `LeaseLostError` when the Lease was lost. Cancelled, it ends
     `work` first and gives the Lease up after that.
     """
     holder = holder or identity()
     lock = _LeaseLock(
-        client, settings.resource_namespace or namespace, settings.resource_name, holder, settings.renew_deadline / 2
+        client,
+        settings.resource_namespace or namespace,
+        settings.resource_name,
+        holder,
+        settings.renew_deadline / 2,
+        tenure or Tenure(settings.lease_duration),
     )
     leading: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
