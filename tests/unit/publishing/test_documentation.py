@@ -165,6 +165,18 @@ def test_messages_in_troubleshooting_are_messages_of_the_code() -> None:
         assert message in sources.replace('" \n', "").replace('"\n', ""), message
 
 
+def test_every_label_and_annotation_that_people_may_write_is_described() -> None:
+    source = (ROOT / "admission" / "api" / "names.py").read_text()
+    sections = re.split(r"(?m)^# -{10,} ", source)
+    text = (DOCS / "labels.md").read_text()
+    named: set[str] = set()
+    for section in sections:
+        if re.match("on jobs and pods|Muster's own|topology, on|pods and pod groups", section):
+            named |= set(re.findall(r'"([\w.-]+\.(?:io|dev)/[\w-]*)"', section))
+    assert len(named) > 25
+    assert {name for name in named if name not in text} == set()
+
+
 # ------------------------------------------------------------------ the site
 
 
