@@ -16,6 +16,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from admission.controllers.custom_labels import LabellingRegistry, Look
 from admission.controllers.series import ROLE, Family, Series
 from admission.controllers.workload_metrics import WorkloadMetrics
 from admission.settings import Settings
@@ -44,7 +45,9 @@ class Metrics:
     """`role` is leader or standalone: who does not lead does not count."""
 
     def __init__(self, settings: Settings, registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry if registry is not None else CollectorRegistry()
+        labelled = LabellingRegistry(settings)
+        self.registry = registry if registry is not None else labelled
+        self._labelled = labelled
         self.role = "leader" if settings.leader_election.leader_elect else "standalone"
         made = Series(self.registry, self.role)
         self._made = made
@@ -101,6 +104,10 @@ class Metrics:
     def at_scrape(self, read: Callable[[], Iterable[Family]]) -> None:
         """Read these when somebody asks."""
         self._made.at_scrape(read)
+
+    def label_from(self, look: Look) -> None:
+        """Where the labels of people's own are found."""
+        self._labelled.look = look
 
     def health_at_scrape(self, ask: Callable[[], Health]) -> None:
         self._made.at_scrape(lambda: _health(ask(), self.role))

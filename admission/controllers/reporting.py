@@ -10,6 +10,7 @@ from typing import Protocol
 
 from admission.api import names
 from admission.api.kueue import Workload
+from admission.api.meta import ObjectMeta
 from admission.controllers import chronicle, conditions, observe, queue_rows
 from admission.controllers.chronicle import Present, Seen
 from admission.controllers.cluster import Cluster
@@ -66,6 +67,7 @@ class Reporting:
         self._queues = QueueMetrics(cluster, self._tallies, cluster.settings, metrics.role)
         # The numbers of a core in doubt are nobody's; there are new ones in a moment.
         metrics.at_scrape(lambda: () if cluster.doubt is not None else self._queues.read())
+        metrics.label_from(self._metadata)
 
     def workload(self, key: Key, workload: Workload | None, now: float, reason: Reason | None = None) -> None:
         """A Workload as it is now; None when it is gone."""
@@ -263,6 +265,10 @@ class Reporting:
         told = tuple(chronicle.ended(before, after, now))
         for entry in told:
             if isinstance(entry, entries.Decision):
+    def _metadata(self, kind: str, namespace: str, name: str) -> ObjectMeta | None:
+        found = self._cluster.tables.of(kind).get(namespace, name)
+        return None if found is None else found.metadata
+
                 self._telling.tell(entry)
                 workload = before.workload if after is None else after
                 place = self._place(entry.cluster_queue, workload)

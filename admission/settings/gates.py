@@ -11,6 +11,7 @@ from typing import Final
 
 #: Read by the code: both values do what Kueue's do.
 SWITCHED: Final = {
+    "CustomMetricLabels": False,
     "DisableWaitForPodsReady": False,
     "FairSharingPreemptWithinNominal": True,
     "FairSharingPrioritizeNonBorrowing": True,
@@ -68,7 +69,6 @@ FIXED: Final = {
     "AdmissionGatedBy": True,
     "AssignQueueLabelsForPods": True,
     "ConcurrentAdmission": False,
-    "CustomMetricLabels": False,
     "ElasticJobsViaWorkloadSlices": True,
     "ElasticJobsViaWorkloadSlicesWithTAS": False,
     "FailureRecoveryPolicy": False,

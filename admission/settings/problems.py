@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from admission.api.meta import selects
 from admission.api.names import NAMESPACE_NAME_LABEL
-from admission.settings import cipher_suites, device_classes, gates, gpu_shares
+from admission.settings import cipher_suites, custom_labels, device_classes, gates, gpu_shares
 from admission.settings.configuration import (
     LabelSelector,
     PreemptionStrategy,
@@ -146,6 +146,7 @@ def _behaviour_problems(settings: Settings) -> Iterator[str]:
             yield f"resources.transformations[{place}].input: {name!r} is there twice; {remedy}"
     yield from gpu_shares.problems(settings)
     yield from device_classes.problems(settings)
+    yield from custom_labels.problems(settings)
     yield from _tracing_problems(settings)
     if settings.muster.journal.capacity < 1:
         yield "muster.journal.capacity: has to be 1 or more"
@@ -254,7 +255,6 @@ def _absent(settings: Settings) -> Iterator[str]:
         "multiKueue": (settings.multi_kueue, "dispatching to other clusters is not there yet; remove it"),
         "integrations.externalFrameworks": (settings.integrations.external_frameworks, external),
         "pprofBindAddress": (settings.pprof_bind_address not in {"", "0"}, "there is no pprof in Python; remove it"),
-        "metrics.customLabels": (settings.metrics.custom_labels, "custom metric labels are not there yet; remove it"),
     }
     for path, (value, why) in asked.items():
         if value:

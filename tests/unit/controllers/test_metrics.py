@@ -20,7 +20,7 @@ from admission.controllers.store import Key
 from admission.jobs.registry import adapters
 from admission.kube.informers import Deleted, Upserted
 from admission.settings import LabelSelector, Settings
-from admission.settings.configuration import FairSharing, LocalQueueMetrics, PreemptionStrategy
+from admission.settings.configuration import CustomLabel, FairSharing, LocalQueueMetrics, PreemptionStrategy
 from admission.settings.configuration import Metrics as MetricsOptions
 from queues.core.reasons import Reason
 from tests.unit.controllers.builders import (
@@ -425,3 +425,38 @@ def test_the_controllers_own(world: World) -> None:
     assert world.value("muster_journal_lag_seconds") == 1.5
     assert world.value("muster_informer_silence_seconds", kind="Pod") == 4
     assert b"kueue_build_info{" in generate_latest(world.metrics.registry)
+
+
+def test_labels_of_ones_own_are_those_of_the_queue_at_the_moment() -> None:
+    labels = (
+        CustomLabel(name="team"),
+        CustomLabel(name="cost", source_kind="LocalQueue", source_annotation_key="example.com/cost"),
+    )
+    options = MetricsOptions(custom_labels=labels, local_queue_metrics=LocalQueueMetrics(enable=True))
+    world = World(settings(metrics=options, feature_gates={"CustomMetricLabels": True}))
+    queue = world.cluster.tables.cluster_queues.get("", "cq")
+    local = world.cluster.tables.local_queues.get(NAMESPACE, "lq")
+    assert queue is not None
+    assert local is not None
+    world.see(workload(), RESERVED)
+    assert world.value("kueue_pending_workloads", cluster_queue="cq", status="active", custom_team="") == 0
+    metadata = msgspec.structs.replace(queue.metadata, labels={"team": "red"})
+    world.put(msgspec.structs.replace(queue, metadata=metadata))
+    metadata = msgspec.structs.replace(local.metadata, annotations={"example.com/cost": "42"})
+    world.put(msgspec.structs.replace(local, metadata=metadata))
+    assert world.value("kueue_pending_workloads", cluster_queue="cq", status="active", custom_team="red") == 0
+    counted = {**CLASSED, "custom_team": "red"}
+    assert world.value("kueue_quota_reserved_workloads_total", **counted) == 1, "no count is lost"
+    assert world.value("kueue_quota_reserved_wait_time_seconds_bucket", **counted, le="+Inf") == 1
+    own = {"name": "lq", "namespace": NAMESPACE, "custom_cost": "42"}
+    assert world.value("kueue_local_queue_reserving_active_workloads", **own) == 1
+    assert world.value("kueue_admission_attempts_total", result="success") is None
+
+
+def test_labels_of_ones_own_wait_for_their_gate() -> None:
+    world = World(settings(metrics=MetricsOptions(custom_labels=(CustomLabel(name="team"),))))
+    assert world.value("kueue_pending_workloads", cluster_queue="cq", status="active") == 0
+
+
+def test_nobody_is_skipped_for_preemptions() -> None:
+    assert World().value("kueue_admission_cycle_preemption_skips", cluster_queue="cq") == 0

@@ -22,7 +22,6 @@ DOCUMENT = ROOT.parent / "docs" / "configuration.md"
 #: What is refused whatever it says, with an example; the refusal names the field.
 REFUSED: dict[str, Any] = {
     "pprofBindAddress": ":6060",
-    "metrics.customLabels": [{"name": "team"}],
     "tls.curvePreferences": [23],
     "integrations.externalFrameworks": ["Job.v1.example.com"],
     "multiKueue": {"gcInterval": "1m"},

@@ -147,7 +147,41 @@ REFUSALS = [
         "KueueDRAIntegrationExtendedResource: needs KueueDRAIntegration",
     ),
     Refusal("pprof is refused", {"pprofBindAddress": ":1"}, "pprofBindAddress: "),
-    Refusal("custom labels are refused", {"metrics": {"customLabels": [{"name": "x"}]}}, "metrics.customLabels: "),
+    Refusal("custom labels need their gate", {"metrics": {"customLabels": [{"name": "x"}]}}, "gate CustomMetricLabels"),
+    Refusal(
+        "a custom label has a name",
+        {"metrics": {"customLabels": [{"name": "a-b"}]}, "featureGates": {"CustomMetricLabels": True}},
+        "metrics.customLabels[0].name: 'a-b' is not the name of a label",
+    ),
+    Refusal(
+        "a custom label is there once",
+        {"metrics": {"customLabels": [{"name": "x"}, {"name": "x"}]}, "featureGates": {"CustomMetricLabels": True}},
+        "metrics.customLabels[1].name: 'x' is there twice for ClusterQueue",
+    ),
+    Refusal(
+        "a custom label has one source",
+        {
+            "metrics": {"customLabels": [{"name": "x", "sourceLabelKey": "a", "sourceAnnotationKey": "b"}]},
+            "featureGates": {"CustomMetricLabels": True},
+        },
+        "metrics.customLabels[0]: write one of",
+    ),
+    Refusal(
+        "custom labels of Workloads are refused",
+        {
+            "metrics": {"customLabels": [{"name": "x", "sourceKind": "Workload"}]},
+            "featureGates": {"CustomMetricLabels": True},
+        },
+        "metrics.customLabels[0].sourceKind: Workloads are summed up",
+    ),
+    Refusal(
+        "custom labels are few",
+        {
+            "metrics": {"customLabels": [{"name": f"x{index}"} for index in range(7)]},
+            "featureGates": {"CustomMetricLabels": True},
+        },
+        "metrics.customLabels: 7 of ClusterQueue are too many; at most 6",
+    ),
     Refusal("a suite is known", {"tls": {"cipherSuites": ["X"]}}, "tls.cipherSuites: 'X' is not supported"),
     Refusal(
         "a suite that is broken is refused",
