@@ -47,7 +47,15 @@ from admission.settings.configuration import QuotaCheckStrategy
 from admission.telemetry import Span
 from queues.core.model import ResourceName
 from queues.core.plan import Hold
-from queues.core.policy import AdmissionFairSharing, FairSharing, FairStrategy, Policy, QuotaCheck, TopologyRules
+from queues.core.policy import (
+    AdmissionFairSharing,
+    DomainReservation,
+    FairSharing,
+    FairStrategy,
+    Policy,
+    QuotaCheck,
+    TopologyRules,
+)
 from queues.journal.entries import PastUseRow
 
 log = logging.getLogger(__name__)
@@ -361,9 +369,15 @@ def policy(settings: Settings) -> Policy:
             respects_preferences=settings.gate("TASRespectNodeAffinityPreferred"),
             fails_fast=settings.gate("TASFailedNodeReplacementFailFast"),
             mixes_profiles=settings.gate("TASProfileMixed"),
+            reservation=_reservation(settings),
         ),
         admission_fair_sharing=_admission_fair_sharing(settings),
     )
+
+
+def _reservation(settings: Settings) -> DomainReservation | None:
+    asked = settings.muster.domain_reservation
+    return None if asked is None else DomainReservation(float(asked.after), float(asked.at_most))
 
 
 def _fair_sharing(settings: Settings) -> FairSharing | None:

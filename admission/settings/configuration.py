@@ -357,6 +357,16 @@ class PastUse(Section, frozen=True):
     across_cohorts: bool = False
 
 
+class DomainReservation(Section, frozen=True):
+    """A workload that has waited `after` for a place in a topology has a domain kept for it, for `at_most` so long.
+
+    Meanwhile no workload of its priority or a lower one starts there. Of one ClusterQueue one has a domain at a time.
+    """
+
+    after: Seconds = Seconds(600)
+    at_most: Seconds = Seconds(3600)
+
+
 class Tracing(Section, frozen=True):
     """`endpoint`: where an OpenTelemetry collector takes OTLP over HTTP; empty switches traces off.
 
@@ -380,6 +390,7 @@ class Muster(Section, frozen=True):
     inspection: Inspection = Inspection()
     controller: Control = Control()
     admission_fair_sharing: PastUse = PastUse()
+    domain_reservation: DomainReservation | None = None
     tracing: Tracing = Tracing()
     state_dir: str = ""
     serve_v1beta1: bool = msgspec.field(default=False, name="serveV1beta1")

@@ -148,6 +148,11 @@ def _behaviour_problems(settings: Settings) -> Iterator[str]:
     yield from device_classes.problems(settings)
     yield from custom_labels.problems(settings)
     yield from _tracing_problems(settings)
+    reservation = settings.muster.domain_reservation
+    if reservation is not None:
+        for name, seconds in (("after", reservation.after), ("atMost", reservation.at_most)):
+            if seconds <= 0:
+                yield f"muster.domainReservation.{name}: has to be more than 0"
     if settings.muster.journal.capacity < 1:
         yield "muster.journal.capacity: has to be 1 or more"
     yield from _control_problems(settings)

@@ -290,6 +290,11 @@ REFUSALS = [
     Refusal("only leases lock", {"leaderElection": {"resourceLock": "endpoints"}}, "resourceLock: 'endpoints'"),
     Refusal("a rate is above zero", {"clientConnection": {"qps": 0}}, "clientConnection: qps and burst"),
     Refusal("a label key is one", {"integrations": {"labelKeysToCopy": ["a b"]}}, "labelKeysToCopy[0]: 'a b' is not"),
+    Refusal(
+        "a domain is kept for some time",
+        {"muster": {"domainReservation": {"after": "1m", "atMost": "0s"}}},
+        "muster.domainReservation.atMost: ",
+    ),
     Refusal("a journal holds something", {"muster": {"journal": {"capacity": 0}}}, "muster.journal.capacity: "),
 ]
 
