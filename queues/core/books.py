@@ -53,8 +53,10 @@ class Books:
         self.changed_cohorts: dict[CohortName, None] = {}
         #: LocalQueues whose past use has to be counted up to now.
         self.recounted: dict[LocalQueueRecord, None] = {}
-        #: What was given back since the last look, by queue: units, or None when anything may have changed.
+        #: Where anything that concerns these units may be possible since the last look (None: all units).
         self.stirred: dict[QueueRecord, set[FlavorResource] | None] = {}
+        #: Of these units less is used in these queues since the last look, and nothing else has changed.
+        self.freed: dict[QueueRecord, set[FlavorResource]] = {}
         self.nodes_stirred = False
 
     # ------------------------------------------------------------------ records
@@ -72,6 +74,7 @@ class Books:
             self.queues.pop(queue.name, None)
             self.queue_at.pop(queue.node, None)
             self.stirred.pop(queue, None)
+            self.freed.pop(queue, None)
             self.forest.forget_queue(queue.name)
 
     def local_queue(self, key: ObjectKey) -> LocalQueueRecord:
@@ -99,13 +102,17 @@ class Books:
             self.changed_local_queues[record.home.key] = None
 
     def stir(self, queue: QueueRecord, units: Iterable[FlavorResource] | None) -> None:
-        """Something became free around this queue, or (None) anything may fit now."""
+        """More than what was given back is different around this queue: anything of these units (None: all) may fit."""
         if units is None:
             self.stirred[queue] = None
             return
         known = self.stirred.setdefault(queue, set())
         if known is not None:
             known.update(units)
+
+    def free(self, queue: QueueRecord, units: Iterable[FlavorResource]) -> None:
+        """So much less is used in this queue, now or looking ahead."""
+        self.freed.setdefault(queue, set()).update(units)
 
     # ------------------------------------------------------------------ holding
 
@@ -154,16 +161,18 @@ class Books:
             if not there:
                 self.tenants.pop(host, None)
         self.nodes_stirred = self.nodes_stirred or bool(record.placed)
-        self.stir(queue, record.charges)
+        self.free(queue, record.charges)
         self.unready.pop(record.uid, None)
         record.admission, record.holder = None, None
         record.charges, record.placed = {}, ()
 
     def recharge(self, record: WorkloadRecord, admission: Admission) -> None:
         """The workload holds something else than before; who waits for it goes on waiting."""
-        claim = record.claimed_by
+        claim, before = record.claimed_by, record.charges
         self.drop(record)
         self.hold(record, admission)
+        if record.holder is not None and any(amount > before.get(unit, 0) for unit, amount in record.charges.items()):
+            self.stir(record.holder, record.charges)  # there is more to be evicted
         if claim is not None:
             claim.victims[record.uid] = record
             record.claimed_by = claim
@@ -284,7 +293,7 @@ class Books:
         record.claim = None
         assert record.queue is not None  # noqa: S101
         del self.claimants[record.uid], record.queue.claimants[record.uid]
-        self.stir(record.queue, claim.usage)
+        self.free(record.queue, claim.usage)
         for victim in claim.victims.values():
             victim.claimed_by = None
         self.nodes_stirred = self.nodes_stirred or any(one.topology is not None for one in claim.assignments)

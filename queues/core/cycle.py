@@ -12,6 +12,7 @@ from queues.core.demand import flavors_of
 from queues.core.explain import waits_for, with_outlook, with_reservation
 from queues.core.flavors import Progress
 from queues.core.fungibility import Mode
+from queues.core.lacks import Lacks, lacks_of
 from queues.core.model import (
     Admission,
     CheckName,
@@ -61,6 +62,7 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
     """Cost: the queues that have a candidate, times the rounds until these are admitted or parked."""
     cycle = _Cycle(state, now, policy)
     # 1. Bring quota up to date with changed queues; end the back-offs that are over.
+    state.waiting.turn_of = cycle.strategy.turn
     state.get_ready(now, policy)
     # 2. Those who hold quota but lack places on nodes go before everybody else.
     cycle.plan.extend(state.second_pass.decide(policy))
@@ -173,14 +175,18 @@ class _Cycle:
             self.state.waiting.tell(record)
             return
         if self._is_affected(entry) and not self._fits_still(entry):
-            if not self._park_behind(entry, self._fits_still):
+            if not self._park_behind(entry, self._fits_still) and not self.state.waiting.resume(
+                queue, record.group, is_late=True
+            ):
                 record.progress = {}  # others were faster: every flavor is to be looked at again
             return
         assert queue.spec is not None  # noqa: S101
         assignments = entry.pod_set_assignments()
         checks = checks_of(queue.spec, assignments)
         admission = Admission(queue.name, assignments, self.now, admitted=not checks)
+        group = record.group
         self.state.admit(record, admission)
+        self.state.waiting.resume(queue, group)
         self._note_change(entry)
         self._started[record.uid] = len(self.plan)
         self.plan.append(Admit(record.uid, admission, checks, borrows=entry.assignment.level > 0))
@@ -280,12 +286,15 @@ class _Cycle:
             return
         # After a search that began in the middle, what was looked at before may help as well.
         watch = None if record.progress else frozenset(entry.assignment.watched)
+        lacks = None
+        if watch is not None:
+            lacks = lacks_of(record, entry.queue, entry.assignment, self.strategy.prospect)
         record.progress = {}
         reason, misfit = entry.reason(), entry.misfit
         if misfit is not None:
             self.state.reservations.has_no_place(record, self.now)
             reason = with_outlook(reason, record, self._outlook(entry, misfit))
-        self._park(entry, reason, watch)
+        self._park(entry, reason, watch, lacks)
         self._stand(entry)
 
     # ------------------------------------------------------------------ domains
@@ -367,12 +376,14 @@ class _Cycle:
 
     # ------------------------------------------------------------------ parking
 
-    def _park(self, entry: Entry, reason: Reason, watch: frozenset[FlavorResource] | None) -> None:
+    def _park(
+        self, entry: Entry, reason: Reason, watch: frozenset[FlavorResource] | None, lacks: Lacks | None = None
+    ) -> None:
         record, waiting = entry.record, self.state.waiting
         group = record.group
         if group is None or group.head() is not record:
             return
-        waiting.park(entry.queue, group, reason, watch, watches_nodes=entry.assignment.watches_nodes)
+        waiting.park(entry.queue, group, reason, watch, lacks, watches_nodes=entry.assignment.watches_nodes)
         waiting.tell(record, exactly=True)
 
     def _give_up_claim(self, record: WorkloadRecord) -> None:

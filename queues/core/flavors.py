@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from queues.core.activity import World
 from queues.core.fungibility import BEST, WORST, Grade, Mode, goes_on, is_preferred
@@ -70,6 +71,14 @@ class PodSetPlan:
     is_delayed: bool = False
 
 
+class Lack(NamedTuple):
+    """An account that has less than is asked of it."""
+
+    unit: FlavorResource
+    account: Account
+    amount: int
+
+
 @dataclass(slots=True)
 class Assignment:
     """`usage` is the total. `short` are the units that need preemption. `refusals`: by pod set, then resource group."""
@@ -84,6 +93,9 @@ class Assignment:
     #: Every unit that was looked at: more of one of these might change the result.
     watched: set[FlavorResource] = field(default_factory=set)
     watches_nodes: bool = False
+    #: What was too low, and the searches that found that.
+    lacking: list[Lack] = field(default_factory=list)
+    scans: list[_Scan] = field(default_factory=list)
 
     def fail(self, names: list[str], refusals: list[list[Refusal]]) -> None:
         self.mode = Mode.NO_FIT
@@ -110,6 +122,7 @@ def assign(
             if wanted:
                 start = progress.get((index, group_index), -1) + 1
                 scan = _Scan(queue, group, members, wanted, assignment, terms)
+                assignment.scans.append(scan)
                 scan.run(start, (index, group_index))
         uncovered = sorted(name for name, amount in requests.items() if amount)
         if uncovered and terms.quota_check is QuotaCheck.BLOCK_UNDECLARED:
@@ -216,6 +229,13 @@ class _Scan:
             self.assignment.progress[key] = index
         self._take(best, best_grades)
 
+    def only_choice(self) -> tuple[tuple[Account, int], ...] | None:
+        """What is asked of which account, where there is only one flavor for it."""
+        if len(self.group.options) != 1:
+            return None
+        accounts = self.group.options[0].accounts
+        return tuple([(accounts[name], amount) for name, amount in self.wanted])
+
     def _take(self, option: Option, grades: list[Grade]) -> None:
         """The flavor was ranked by the worst of its resources as the queue prefers; here each counts for itself."""
         assignment = self.assignment
@@ -261,6 +281,7 @@ class _Scan:
             room = min(room, ahead.available)
         if fits(amount, max(room, 0)):
             return Grade(Mode.FIT, level)
+        self.assignment.lacking.append(Lack(unit, account, amount))
         self.refusals.append(insufficient(self.queue, unit, account, amount, max(room, 0)))
         if fits(amount, account.nominal) or may_reclaim or self.terms.preempts_while_borrowing:
             return self.terms.probe(unit, account, amount)

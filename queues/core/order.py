@@ -11,12 +11,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
 from queues.core.demand import Shape
 from queues.core.model import FlavorResource, Uid
 from queues.core.reasons import Reason
 from queues.core.records import LocalQueueRecord, OrderKey, WorkloadRecord
 from queues.core.usage_history import NO_USE, Level
+
+if TYPE_CHECKING:
+    from queues.core.lacks import Lacks
+    from queues.core.shelves import Ticket
 
 #: The single group of a StrictFIFO queue, or of each LocalQueue of one.
 IN_ORDER: Shape = ("in order",)
@@ -35,7 +40,8 @@ class Group:
     """Workloads that fit or fail alike. `watch` are the units whose release may help once parked (None: anything)."""
 
     __slots__ = (
-        "heap", "homes", "in_order", "is_parked", "level", "reason", "shape", "size", "untold", "watch", "watches_nodes"
+        "heap", "homes", "in_order", "is_parked", "lacks", "level", "reason", "shape", "size", "ticket", "untold",
+        "watch", "watches_nodes",
     )  # fmt: skip
 
     def __init__(self, shape: Shape, level: Level, *, in_order: bool) -> None:
@@ -53,6 +59,9 @@ class Group:
         self.untold = False
         self.watch: frozenset[FlavorResource] | None = None
         self.watches_nodes = False
+        #: What has to be given back before it could do better, where that is known, and how it is filed by that.
+        self.lacks: Lacks | None = None
+        self.ticket: Ticket | None = None
 
     def head(self) -> WorkloadRecord | None:
         heap = self.heap
@@ -117,6 +126,7 @@ class PendingQueue:
         group.put(record)
         if group.head() is record:
             group.is_parked = False
+            group.lacks = None
             self._offer(group)
         return group
 
@@ -171,6 +181,7 @@ class PendingQueue:
         group.watches_nodes = watches_nodes
 
     def wake(self, group: Group) -> None:
+        group.lacks = None
         if group.is_parked:
             group.is_parked = False
             self._offer(group)

@@ -173,6 +173,7 @@ class State(Readings):
         record.told = None
         record.progress = {}
         self.books.hold(record, admission)
+        self.waiting.started(record)
         self.past.entered(record)
         self.foresight.started(record)
 

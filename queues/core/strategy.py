@@ -11,18 +11,32 @@ from typing import Protocol
 
 from queues.core import tournament
 from queues.core.books import Books
-from queues.core.model import Preemption, PreemptionPolicy, Timestamp, Uid
+from queues.core.lacks import Lacks, Prospect
+from queues.core.model import FlavorResource, Preemption, PreemptionPolicy, Timestamp, Uid
 from queues.core.nomination import Entry, Preempting
+from queues.core.order import Group
 from queues.core.past_turns import by_past_use
 from queues.core.policy import FairSharing, Policy
 from queues.core.preemption import classical, fair
 from queues.core.preemption.candidates import Need, Target
-from queues.core.records import Standing
+from queues.core.records import QueueRecord, Standing, WorkloadRecord
+from queues.core.shelves import Turn
+from queues.core.tree import is_flat
 
 
 class Strategy(Preempting, Protocol):
     def line(self, entries: Sequence[Entry | Standing], books: Books) -> Iterable[Entry | Standing]:
         """The entries in their turn. Usage may change while the result is read."""
+        ...
+
+    def turn(self, queue: QueueRecord, group: Group, lacks: Lacks) -> Turn | None:
+        """Where in that line the head of a parked group would stand; None when only judging it could tell."""
+        ...
+
+    def prospect(
+        self, record: WorkloadRecord, queue: QueueRecord, unit: FlavorResource, amount: int
+    ) -> Prospect | None:
+        """What preemption could add to so much of a unit; None when that can change at any time."""
         ...
 
 
@@ -41,6 +55,19 @@ class Classical:
 
     def find_targets(self, need: Need, books: Books) -> list[Target]:
         return classical.find_targets(need, books, books.queue_at)
+
+    def turn(self, queue: QueueRecord, group: Group, lacks: Lacks) -> Turn | None:
+        head = group.head()
+        if head is None or lacks.asks is None or not is_flat(queue.node):
+            return None
+        level = max(account.ahead.lowest_fit(amount)[0] for account, amount in lacks.asks)
+        workload = head.workload
+        return (level, -workload.priority if self._by_priority else 0, workload.queued_at, workload.uid)
+
+    def prospect(
+        self, record: WorkloadRecord, queue: QueueRecord, unit: FlavorResource, amount: int
+    ) -> Prospect | None:
+        return classical.prospect(record, queue, unit, amount)
 
     def _turn(self, entry: Entry | Standing) -> tuple[int, int, Timestamp, Uid]:
         workload = entry.record.workload
@@ -71,6 +98,16 @@ class Fair:
     def find_targets(self, need: Need, books: Books) -> list[Target]:
         return fair.find_targets(need, books, self._rules)
 
+    def turn(self, queue: QueueRecord, group: Group, lacks: Lacks) -> Turn | None:
+        del queue, group, lacks
+        return None
+
+    def prospect(
+        self, record: WorkloadRecord, queue: QueueRecord, unit: FlavorResource, amount: int
+    ) -> Prospect | None:
+        del record, queue, unit, amount
+        return None
+
 
 class Remembering:
     """Whoever used least lately goes first in the whole tree; between equals, and for the rest, other rules hold."""
@@ -86,6 +123,15 @@ class Remembering:
 
     def find_targets(self, need: Need, books: Books) -> list[Target]:
         return self._rules.find_targets(need, books)
+
+    def turn(self, queue: QueueRecord, group: Group, lacks: Lacks) -> Turn | None:
+        del queue, group, lacks
+        return None
+
+    def prospect(
+        self, record: WorkloadRecord, queue: QueueRecord, unit: FlavorResource, amount: int
+    ) -> Prospect | None:
+        return self._rules.prospect(record, queue, unit, amount)
 
 
 def chosen(policy: Policy) -> Strategy:

@@ -94,6 +94,37 @@ class Account:
                 best = min(best, free + account.subtree - own - beyond(account.usage, own) + limit)
             account = parent
 
+    def ceilings_for(self, amount: int) -> list[Ceiling]:
+        """What usage has to fall to before so much could be available; nothing when it is. Cost: the tree's height.
+
+        Of the limits on the way up, the one that leaves least has to give. What is free privately below it counts for
+        it as well, so there any fall may help.
+        """
+        account, free, least = self, 0, amount
+        private: list[Account] = []
+        found: list[Ceiling] = []
+        while True:
+            parent, own, usage = account.parent, account.private, account.usage
+            room = UNLIMITED
+            if parent is None:
+                if account.subtree < UNLIMITED:
+                    room = free + account.subtree - usage
+            else:
+                if own >= UNLIMITED:
+                    return found
+                free += max(0, own - usage)
+                limit = account.borrowing_limit
+                if limit is not None and limit < UNLIMITED and account.subtree < UNLIMITED:
+                    room = free + account.subtree - own - beyond(usage, own) + limit
+            if room < least:
+                least = room
+                found = [(account, usage - (amount - room)), *((one, one.usage - 1) for one in private)]
+            if parent is None:
+                return found
+            if own:
+                private.append(account)
+            account = parent
+
     def borrows_with(self, amount: int) -> bool:
         """Whether using so much more would go beyond the node's own quota."""
         return beyond(self.usage + amount, self.subtree) > 0
@@ -119,6 +150,10 @@ class Account:
                 return parent.height, False
             rest -= parent.free_privately
             parent = parent.parent
+
+
+#: An account, and what its usage must not exceed for something to be possible.
+Ceiling = tuple[Account, int]
 
 
 class Node:
@@ -192,6 +227,11 @@ class Node:
     def location(self) -> str:
         """`/root/.../name`, for messages."""
         return "/" + "/".join([*reversed([node.name for node in self.path()]), self.name])
+
+
+def is_flat(node: Node) -> bool:
+    """Whether the ClusterQueue stands alone or right below a root."""
+    return node.parent is None or (node.parent.parent is None and not node.is_cyclic)
 
 
 class Forest:

@@ -6,15 +6,19 @@ something happens that could help it; it never judges whether anything fits.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
 from queues.core.activity import World, inactive_reason, why_barred
 from queues.core.books import Books
 from queues.core.demand import shape_of
+from queues.core.lacks import Lacks
 from queues.core.model import FlavorResource, Timestamp, Uid
 from queues.core.order import Group
+from queues.core.preemption.candidates import may_evict
 from queues.core.reasons import Code, Reason
 from queues.core.records import QueueRecord, Stage, Standing, WorkloadRecord
+from queues.core.shelves import Shelves, Turn, TurnOf
 from queues.core.tree import Node
 
 #: Stages in which a workload is counted as pending.
@@ -31,8 +35,12 @@ class Waiting:
         self.timers: list[tuple[Timestamp, Uid, WorkloadRecord]] = []
         #: Workloads that may have to be told a reason; True: also when only its facts changed.
         self.untold: dict[Uid, tuple[WorkloadRecord, bool]] = {}
+        #: Those of whom it is not known what they lack; all others are on the shelves.
         self._parked: dict[Node, dict[Group, QueueRecord]] = {}
         self._parked_on_nodes: dict[Group, QueueRecord] = {}
+        self._shelves = Shelves()
+        #: Where in a cycle's line the head of a parked group would stand.
+        self.turn_of: TurnOf = _no_turn
         self._standing: dict[Node, dict[QueueRecord, None]] = {}
 
     # ------------------------------------------------------------------ coming and going
@@ -119,19 +127,53 @@ class Waiting:
         group: Group,
         reason: Reason,
         watch: frozenset[FlavorResource] | None,
+        lacks: Lacks | None,
         *,
         watches_nodes: bool,
     ) -> None:
         """Nobody of this group fits. It is looked at again when one of these units, or a node, has more room."""
         before = group.reason
         queue.order.park(group, reason, watch, watches_nodes=watches_nodes)
-        self._parked.setdefault(queue.node.root, {})[group] = queue
+        group.lacks = lacks
+        if lacks is None:
+            group.ticket = None
+            self._parked.setdefault(queue.node.root, {})[group] = queue
+        else:
+            self._shelves.file(group, queue, lacks, self.turn_of)
         if watches_nodes:
             self._parked_on_nodes[group] = queue
         if not group.in_order and (group.untold or before is None or before.code is not reason.code):
             group.untold = False
             for record in group.members():
                 self.tell(record)
+
+    def resume(self, queue: QueueRecord, group: Group | None, *, is_late: bool = False) -> bool:
+        """Those who came forward with somebody who started go on waiting for the same, and so do those who are late.
+
+        Whether they do: late ones are to be judged again where the room is still there.
+        """
+        if group is None or group.is_parked or group.lacks is None or queue.order.groups.get(group.shape) is not group:
+            return False
+        if is_late and any(account.usage <= most for account, most in group.lacks.ceilings):
+            return False
+        group.is_parked = True
+        self._shelves.file(group, queue, group.lacks, self.turn_of)
+        return True
+
+    def started(self, record: WorkloadRecord) -> None:
+        """What others of the queue could evict now, is as good as free to them. Cost: the queue's groups."""
+        queue = record.holder
+        if queue is None or queue.spec is None or not record.charges:
+            return
+        policy = queue.spec.preemption.within_cluster_queue
+        for group in queue.order.groups.values():
+            lacks, head = group.lacks, group.head()
+            if lacks is None or head is None or not lacks.may_evict or not may_evict(policy, head, record):
+                continue
+            if group.ticket is not None and group.ticket.is_valid:
+                self._shelves.refile(group.ticket, self.turn_of, max(record.charges.values()))
+            else:
+                group.lacks = None
 
     def wake_queue(self, queue: QueueRecord) -> None:
         """Anything may fit now in this queue."""
@@ -146,31 +188,63 @@ class Waiting:
     def forget_parked(self, root: Node) -> None:
         """Everybody in the tree is awake, or stands in another tree by now."""
         self._parked.pop(root, None)
+        self._shelves.forget(root)
         self._standing.pop(root, None)
 
     def wake_stirred(self) -> None:
-        """Wake what could use what was given back. Cost: the parked groups of the trees concerned."""
+        """Wake what could use what was given back.
+
+        Cost: those who are woken, and the groups of the trees for which nobody can tell what they lack.
+        """
         stirred, self.books.stirred = self.books.stirred, {}
-        by_root: dict[Node, set[FlavorResource] | None] = {}
-        for queue, units in stirred.items():
-            root = queue.node.root
-            known = by_root.setdefault(root, set())
-            if units is None or known is None:
-                by_root[root] = None
-            else:
-                known.update(units)
-        for root, freed in by_root.items():
-            groups = self._parked.get(root)
-            if groups:
-                for group, queue in list(groups.items()):
-                    if freed is None or group.watch is None or not group.watch.isdisjoint(freed):
-                        del groups[group]
+        freed, self.books.freed = self.books.freed, {}
+        for root, units in _by_root(stirred).items():
+            for queue in self._queues_of(root):
+                for group in list(queue.order.parked()):
+                    if units is None or group.watch is None or not group.watch.isdisjoint(units):
                         self._wake(group, queue)
+        for root, units in _by_root(freed).items():
+            self._wake_parked(root, units)
+        for queue, some in freed.items():
+            for unit in some:
+                self._shelves.fell(queue.node.root, queue.node.account(unit))
+            for group in queue.order.groups.values():
+                ticket = group.ticket
+                if ticket is not None and ticket.turn and ticket.is_valid:
+                    self._shelves.refile(ticket, self.turn_of)
+        self._call()
         if self.books.nodes_stirred:
             self.books.nodes_stirred = False
             groups_on_nodes, self._parked_on_nodes = self._parked_on_nodes, {}
             for group, queue in groups_on_nodes.items():
                 self._wake(group, queue)
+
+    def _wake_parked(self, root: Node, units: set[FlavorResource] | None) -> None:
+        """Cost: the groups of the tree for which nobody can tell what they lack."""
+        groups = self._parked.get(root, {})
+        for group, queue in list(groups.items()):
+            if units is None or group.watch is None or not group.watch.isdisjoint(units):
+                del groups[group]
+                self._wake(group, queue)
+
+    def _call(self) -> None:
+        """Have those come forward for whom there may be enough by now."""
+        if self._shelves.is_quiet:
+            return
+        awake = {queue.node.root for queue in self.active if queue.is_active and queue.order.head() is not None}
+        for ticket in self._shelves.called(self.turn_of, awake):
+            lacks = ticket.group.lacks
+            self._wake(ticket.group, ticket.queue)
+            ticket.group.lacks = lacks
+
+    def _queues_of(self, root: Node) -> Iterator[QueueRecord]:
+        below = [root]
+        while below:
+            node = below.pop()
+            below += () if node.is_cyclic else node.children.values()
+            queue = self.books.queue_at.get(node)
+            if queue is not None:
+                yield queue
 
     def _wake(self, group: Group, queue: QueueRecord) -> None:
         if group.is_parked and queue.order.groups.get(group.shape) is group:
@@ -184,6 +258,7 @@ class Waiting:
     def wake_due(self, now: Timestamp) -> None:
         """Those whose back-off is over stand in the order from now on."""
         self.now = now
+        self._shelves.begin()
         timers = self.timers
         while timers and timers[0][0] <= now:
             _, _, record = heappop(timers)
@@ -277,3 +352,20 @@ class Waiting:
         self.untold.clear()
         found.sort(key=lambda item: (item[0].key, item[0].uid))
         return found
+
+
+def _by_root(queues: Mapping[QueueRecord, set[FlavorResource] | None]) -> dict[Node, set[FlavorResource] | None]:
+    """The units by tree; None: all of them."""
+    found: dict[Node, set[FlavorResource] | None] = {}
+    for queue, units in queues.items():
+        root = queue.node.root
+        known = found.setdefault(root, set())
+        if units is None or known is None:
+            found[root] = None
+        else:
+            known.update(units)
+    return found
+
+
+def _no_turn(_queue: QueueRecord, _group: Group, _lacks: Lacks) -> Turn | None:
+    return None

@@ -7,7 +7,8 @@ back before it returns. It never touches what is really held.
 from __future__ import annotations
 
 from queues.core.books import Books
-from queues.core.model import PreemptionPolicy
+from queues.core.lacks import Prospect
+from queues.core.model import FlavorResource, PreemptionPolicy
 from queues.core.preemption import sparing
 from queues.core.preemption.candidates import (
     REASONS,
@@ -18,8 +19,12 @@ from queues.core.preemption.candidates import (
     Queues,
     Target,
     find_candidates,
+    holders,
+    may_evict,
 )
 from queues.core.quantities import fits
+from queues.core.records import QueueRecord, WorkloadRecord
+from queues.core.tree import Ceiling
 
 
 def find_targets(need: Need, books: Books, queue_at: Queues) -> list[Target]:
@@ -33,6 +38,34 @@ def find_targets(need: Need, books: Books, queue_at: Queues) -> list[Target]:
         if targets:
             return [Target(one.record, one.queue, REASONS[one.kind]) for one in targets]
     return []
+
+
+def prospect(record: WorkloadRecord, queue: QueueRecord, unit: FlavorResource, amount: int) -> Prospect | None:
+    """What preemption could add where it was tried in vain; None when others matter, who come and go.
+
+    Others can be evicted once the queue uses less than its own, or once the request fits into a cohort's own quota on
+    the way up. Cost: the workloads of the own queue and the height of the tree.
+    """
+    assert queue.spec is not None  # noqa: S101
+    policies = queue.spec.preemption
+    turns: list[Ceiling] = []
+    if policies.reclaim_within_cohort is not PreemptionPolicy.NEVER:
+        account = queue.node.account(unit).ahead
+        if policies.borrow_within_cohort is not PreemptionPolicy.NEVER or account.usage < account.nominal:
+            return None
+        turns.append((account, account.nominal - 1))
+        rest = amount
+        while account.parent is not None and account.parent.parent is not None:
+            rest = max(0, rest - account.free_privately)
+            if account.private:
+                turns.append((account, account.usage - 1))
+            account = account.parent
+            if not account.borrows_with(rest):
+                return None
+            turns.append((account, account.subtree - rest))
+    within = policies.within_cluster_queue
+    own = sum(one.charges.get(unit, 0) for one in holders(queue, frozenset((unit,))) if may_evict(within, record, one))
+    return Prospect(own, tuple(turns))
 
 
 def _attempts(need: Need, candidates: Candidates, *, must_borrow: bool) -> tuple[bool, ...]:

@@ -1,0 +1,203 @@
+"""Parked groups, filed by the accounts whose usage has to fall before they could do better, and by how far.
+
+It works from what each group lacks and from the turn that its head would have. What is given back is looked up here,
+so that only those come forward whom it could help, and of many who want the same only the next; it never judges.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
+from heapq import heapify, heappop, heappush, heapreplace
+
+from queues.core.lacks import Lacks
+from queues.core.order import Group
+from queues.core.records import QueueRecord
+from queues.core.tree import Account, Node
+
+#: Compares as the line of a cycle does. None where that cannot be told beforehand: then nobody is kept waiting.
+Turn = tuple[object, ...]
+TurnOf = Callable[[QueueRecord, Group, Lacks], "Turn | None"]
+
+NO_TURN: Turn = ()
+_SLACK = 64
+
+
+class Ticket:
+    """A group that is filed. `turn` is the last that was told; entries with another one are out of date."""
+
+    __slots__ = ("group", "lacks", "queue", "turn")
+
+    def __init__(self, group: Group, queue: QueueRecord, lacks: Lacks, turn: Turn) -> None:
+        self.group = group
+        self.queue = queue
+        self.lacks = lacks
+        self.turn = turn
+
+    @property
+    def is_valid(self) -> bool:
+        group = self.group
+        return group.ticket is self and group.is_parked and self.queue.order.groups.get(group.shape) is group
+
+
+_Entry = tuple[Turn, int, Ticket]
+
+
+class Shelf:
+    """Who waits for one account. All operations cost the logarithm of those, times the different amounts wanted."""
+
+    __slots__ = ("_by_most", "_mosts", "_serial", "_size", "_tidy_at")
+
+    def __init__(self) -> None:
+        self._by_most: dict[int, list[_Entry]] = {}
+        self._mosts: list[int] = []
+        self._serial = 0
+        self._size = 0
+        self._tidy_at = _SLACK
+
+    def put(self, most: int, ticket: Ticket) -> None:
+        self._size += 1
+        if self._size > self._tidy_at:
+            self._tidy()
+        heap = self._by_most.get(most)
+        if heap is None:
+            heap = self._by_most[most] = []
+            insort(self._mosts, most)
+        self._serial += 1
+        heappush(heap, (ticket.turn, self._serial, ticket))
+
+    def take(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> Ticket | None:
+        """Out of those for whom the usage is low enough, the next. Whose queue was served already comes last."""
+        aside: list[tuple[list[_Entry], _Entry]] = []
+        best = self._best(usage, turn_of, served, aside)
+        for heap, entry in aside:
+            heappush(heap, entry)
+        if best is None and aside:
+            for _, entry in aside:
+                served.pop(entry[2].queue, None)
+            best = self._best(usage, turn_of, served, [])
+        if best is None:
+            return None
+        self._size -= 1
+        ticket = heappop(best)[2]
+        served[ticket.queue] = None
+        return ticket
+
+    def _best(
+        self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None], aside: list[tuple[list[_Entry], _Entry]]
+    ) -> list[_Entry] | None:
+        """The heap with the next at its top."""
+        best: list[_Entry] | None = None
+        mosts = self._mosts
+        for index in range(len(mosts) - 1, bisect_left(mosts, usage) - 1, -1):
+            heap = self._by_most[mosts[index]]
+            before = len(heap)
+            while _has_fresh_top(heap, turn_of) and heap[0][2].queue in served:
+                aside.append((heap, heappop(heap)))
+                before -= 1
+            self._size -= before - len(heap)
+            if heap and (best is None or heap[0][0] < best[0][0]):
+                best = heap
+        return best
+
+    def _tidy(self) -> None:
+        """Leave out what is out of date. Cost: what was put in since the last time."""
+        self._size = 0
+        for most in list(self._by_most):
+            heap = [entry for entry in self._by_most[most] if entry[2].is_valid and entry[2].turn is entry[0]]
+            if heap:
+                heapify(heap)
+                self._by_most[most] = heap
+                self._size += len(heap)
+            else:
+                del self._by_most[most]
+        self._mosts = sorted(self._by_most)
+        self._tidy_at = 2 * self._size + _SLACK
+
+
+def _has_fresh_top(heap: list[_Entry], turn_of: TurnOf) -> bool:
+    """Have somebody at the top whose turn is what it says. Turns that come earlier now were filed again."""
+    while heap:
+        turn, serial, ticket = heap[0]
+        if not ticket.is_valid or ticket.turn is not turn:
+            heappop(heap)
+            continue
+        now = turn_of(ticket.queue, ticket.group, ticket.lacks) or NO_TURN
+        if now == turn:
+            return True
+        ticket.turn = now
+        heapreplace(heap, (now, serial, ticket))
+    return False
+
+
+class Shelves:
+    """The shelves of all accounts, by tree."""
+
+    def __init__(self) -> None:
+        self._of_tree: dict[Node, dict[Account, Shelf]] = {}
+        #: Whose queue came forward since all others had their turn.
+        self._served: dict[QueueRecord, None] = {}
+        #: Accounts whose usage has fallen and where somebody may still come forward.
+        self._fallen: dict[Node, dict[Account, None]] = {}
+
+    def file(self, group: Group, queue: QueueRecord, lacks: Lacks, turn_of: TurnOf) -> None:
+        ticket = Ticket(group, queue, lacks, turn_of(queue, group, lacks) or NO_TURN)
+        group.ticket = ticket
+        shelves = self._of_tree.setdefault(queue.node.root, {})
+        for account, most in lacks.ceilings:
+            shelf = shelves.get(account)
+            if shelf is None:
+                shelf = shelves[account] = Shelf()
+            shelf.put(most, ticket)
+            if account.usage <= most:
+                self._fallen.setdefault(queue.node.root, {})[account] = None
+
+    def refile(self, ticket: Ticket, turn_of: TurnOf, more: int = 0) -> None:
+        """Its turn may come earlier, or its ceilings are higher by so much."""
+        lacks = ticket.lacks
+        if more:
+            lacks = replace(lacks, ceilings=tuple([(account, most + more) for account, most in lacks.ceilings]))
+            ticket.group.lacks = lacks
+        self.file(ticket.group, ticket.queue, lacks, turn_of)
+
+    def forget(self, root: Node) -> None:
+        self._of_tree.pop(root, None)
+        self._fallen.pop(root, None)
+
+    def begin(self) -> None:
+        self._served.clear()
+
+    def fell(self, root: Node, account: Account) -> None:
+        """So much was given back here and further up. Cost: the height of the tree."""
+        shelves = self._of_tree.get(root)
+        if not shelves:
+            return
+        one: Account | None = account
+        while one is not None:
+            for each in (one, one.ahead):
+                if each in shelves:
+                    self._fallen.setdefault(root, {})[each] = None
+            one = one.parent
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self._fallen
+
+    def called(self, turn_of: TurnOf, awake: Container[Node]) -> Iterator[Ticket]:
+        """Who comes forward now: of each tree the next, or, where others are looked at anyway, all that may.
+
+        Read it to its end; it goes on the next time until nobody may come forward any more.
+        """
+        for root in list(self._fallen):
+            accounts, shelves = self._fallen[root], self._of_tree.get(root, {})
+            everybody = root in awake
+            for account in list(accounts):
+                while (ticket := shelves[account].take(account.usage, turn_of, self._served)) is not None:
+                    yield ticket
+                    if ticket.turn and not everybody:
+                        break
+                else:
+                    del accounts[account]
+            if not accounts:
+                del self._fallen[root]
