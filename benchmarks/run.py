@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from benchmarks import contestants, core, gangs, report, restart, scenarios, scheduling, webhooks
+from benchmarks import contestants, core, gangs, racks, report, restart, scenarios, scheduling, webhooks
 from benchmarks.contestants import MUSTER, PEER
 from benchmarks.report import Figure
 
@@ -21,6 +21,7 @@ QUICK = 10
 #: Each takes the divisor of its work and the sides.
 OTHERS: dict[str, Callable[[int, list[str]], list[Figure]]] = {
     "gangs": gangs.figures,
+    "racks": racks.figures,
     "webhook": webhooks.figures,
     "restart": restart.figures,
 }
