@@ -7,6 +7,7 @@ a state in doubt; as long as it cannot be mended, the log, a metric and the read
 
 from __future__ import annotations
 
+import gc
 import logging
 import traceback
 from collections.abc import Callable
@@ -98,6 +99,8 @@ class Judge:
             return False
         self._mends_at = None
         self._cluster.begin_anew()
+        # The old core is all cycles; where the collector was told to leave what there was alone, it would stay for ever.
+        gc.unfreeze()
         self._desk.catch_up(now)
         for admission in self._desk.promised():
             self._cluster.promise(admission)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from admission.api import names
 from admission.api.kueue import Workload
 from admission.controllers import (
     activity,
@@ -51,12 +52,27 @@ def follow_class(workload: Workload, facts: Facts, now: float) -> Step:
     return Step(msgspec.structs.replace(workload, spec=spec))
 
 
+def say_that_it_waits(workload: Workload, facts: Facts, now: float) -> Step:
+    """With the gate UnadmittedWorkloadsExplicitStatus a new Workload says at once that nobody has looked at it yet."""
+    if (
+        not facts.settings.gate("UnadmittedWorkloadsExplicitStatus")
+        or conditions.condition(workload, names.QUOTA_RESERVED) is not None
+        or not conditions.is_active(workload)
+    ):
+        return Step(workload)
+    reason, message = names.REASON_PENDING_EVALUATION, "The workload was not evaluated yet"
+    return Step(
+        conditions.with_condition(workload, names.QUOTA_RESERVED, true=False, reason=reason, message=message, now=now)
+    )
+
+
 #: Rejection and deactivation come before the stop policies, and the timeouts last, so that one eviction has one reason.
 _RULES: tuple[Rule, ...] = (
     checks.put_off,
     activity.deactivate,
     activity.put_back,
     activity.gate,
+    say_that_it_waits,
     checks.synchronise,
     checks.admit,
     checks.fail,

@@ -380,6 +380,7 @@ def _reservation(settings: Settings) -> DomainReservation | None:
     return None if asked is None else DomainReservation(float(asked.after), float(asked.at_most))
 
 
+        flavor_fungibility=settings.gate("FlavorFungibility"),
 def _fair_sharing(settings: Settings) -> FairSharing | None:
     sharing = settings.fair_sharing
     if sharing is None:

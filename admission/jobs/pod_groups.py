@@ -64,7 +64,9 @@ class PodGroups:
         own = () if workload is None else (workload,)
         if not pods:
             return Outcome(abandoned(pod_states.KIND, own))
-        return reconcile(PodGroupGang(unit.key.name, GroupFacts(pods, workload, context.now)), own, context)
+        at_once = context.settings.gate("FastQuotaReleaseInPodIntegration")
+        gang = PodGroupGang(unit.key.name, GroupFacts(pods, workload, context.now), at_once)
+        return reconcile(gang, own, context)
 
 
 def is_group_workload(workload: Workload) -> bool:
@@ -101,6 +103,7 @@ class PodGroupGang:
 
     name: str
     facts: GroupFacts
+    gives_back_at_once: bool = False
 
     # ------------------------------------------------------------------ who it is
 
@@ -162,7 +165,8 @@ class PodGroupGang:
 
     @property
     def is_active(self) -> bool:
-        return any(pod_states.is_active(pod, self.facts.now) for pod in self.facts.pods)
+        at_once = self.gives_back_at_once
+        return any(pod_states.is_active(pod, self.facts.now, gives_back_at_once=at_once) for pod in self.facts.pods)
 
     @property
     def verdict(self) -> Verdict | None:

@@ -65,12 +65,15 @@ def is_leaving(pod: Pod) -> bool:
     return is_terminal(pod) or not pod.spec.node_name or pod.metadata.deletion_grace_period_seconds == 0
 
 
-def is_active(pod: Pod, now: float) -> bool:
+def is_active(pod: Pod, now: float, *, gives_back_at_once: bool = False) -> bool:
     """Whether it holds what it was given on a node.
 
     A deleted pod does until its containers have ended, or its time to do so is over: the kubelet would have killed it
-    by then, and a node that does not answer must not keep quota for ever.
+    by then, and a node that does not answer must not keep quota for ever. With `gives_back_at_once`, which is the gate
+    FastQuotaReleaseInPodIntegration, it holds nothing from the moment of its deletion.
     """
+    if gives_back_at_once and pod.metadata.is_deleting:
+        return False
     if is_gated(pod, names.ADMISSION_GATE) or is_terminal(pod) or not pod.spec.node_name or is_leaving(pod):
         return False
     return not pod.metadata.is_deleting or grace_left(pod, now) > 0

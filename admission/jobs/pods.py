@@ -47,7 +47,7 @@ class SinglePods:
         if not unit.members:
             return Outcome(abandoned(pod_states.KIND, unit.workloads))
         pod: Pod = unit.members[0]
-        gang = PodGang(pod, context.now)
+        gang = PodGang(pod, context.now, context.settings.gate("FastQuotaReleaseInPodIntegration"))
         own = tuple(workload for workload in unit.workloads if gang.owns(workload))
         of_namesakes = tuple(workload for workload in unit.workloads if workload not in own)
         outcome = self._reconcile(gang, own, context)
@@ -70,6 +70,7 @@ class PodGang:
 
     pod: Pod
     now: float
+    gives_back_at_once: bool = False
 
     @property
     def kind(self) -> str:
@@ -118,7 +119,7 @@ class PodGang:
 
     @property
     def is_active(self) -> bool:
-        return pod_states.is_active(self.pod, self.now)
+        return pod_states.is_active(self.pod, self.now, gives_back_at_once=self.gives_back_at_once)
 
     @property
     def verdict(self) -> Verdict | None:

@@ -14,6 +14,8 @@ SWITCHED: Final = {
     "CustomMetricLabels": False,
     "DisableWaitForPodsReady": False,
     "FairSharingPreemptWithinNominal": True,
+    "FastQuotaReleaseInPodIntegration": False,
+    "FlavorFungibility": True,
     "FairSharingPrioritizeNonBorrowing": True,
     "KueueDRAIntegration": True,
     "KueueDRAIntegrationConsumableCapacity": False,
@@ -34,6 +36,7 @@ SWITCHED: Final = {
     "TASReplaceNodeOnNodeTaints": True,
     "TASReplaceNodeOnPodTermination": True,
     "TASRespectNodeAffinityPreferred": False,
+    "UnadmittedWorkloadsExplicitStatus": False,
     "VisibilityOnDemand": True,
     "WorkloadPriorityClassDefaulting": True,
 }
@@ -50,6 +53,8 @@ NEUTRAL: Final = {
     "MultiKueueIncrementalDispatcherRespectConfigOrder": True,
     "MultiKueueKubeConfigPathValidation": True,
     "MultiKueueRemoteSpecSync": True,
+    # What an eviction frees is kept for the workload that it was made for, whatever the order of the others.
+    "PrioritizePreemptorWorkloads": False,
     "RecomputeAssignmentUponPreemptionTargetsOverlap": True,
     "RemoveFinalizersWithStrictPatch": True,
     "SkipAncestorCheckForDeletedWorkloads": True,
@@ -72,9 +77,7 @@ FIXED: Final = {
     "ElasticJobsViaWorkloadSlices": True,
     "ElasticJobsViaWorkloadSlicesWithTAS": False,
     "FailureRecoveryPolicy": False,
-    "FastQuotaReleaseInPodIntegration": False,
     "FinishOrphanedWorkloads": True,
-    "FlavorFungibility": True,
     "FlavorFungibilityPreserveScanProgress": True,
     "KueueDRARejectWorkloadsWhenDRADisabled": True,
     "ManagedJobsNamespaceSelectorAlwaysRespected": True,
@@ -82,7 +85,6 @@ FIXED: Final = {
     "MultiKueueManagerQuotaAutomation": False,
     "MultiKueueOrchestratedPreemption": False,
     "PodIntegrationValidateGroupOwner": True,
-    "PrioritizePreemptorWorkloads": False,
     "QuotaCheckStrategy": True,
     "ReclaimablePods": True,
     "RejectUpdatesToCQWithInvalidOnFlavors": False,
@@ -95,7 +97,6 @@ FIXED: Final = {
     "TASValidateWorkloadSliceSize": True,
     "TLSOptions": True,
     "TopologyAwareScheduling": True,
-    "UnadmittedWorkloadsExplicitStatus": False,
     "UnadmittedWorkloadsObservability": True,
     "WorkloadIdentifierAnnotations": True,
     "WorkloadValidateResourcesAreNonNegative": True,
@@ -109,6 +110,7 @@ NEEDS: Final = {
     "KueueDRAIntegrationPartitionableDevices": "KueueDRAIntegration",
     "TASFailedNodeReplacementFailFast": "TASFailedNodeReplacement",
     "TASReplaceNodeOnPodTermination": "TASFailedNodeReplacement",
+    "UnadmittedWorkloadsExplicitStatus": "UnadmittedWorkloadsObservability",
 }
 
 DEFAULTS: Final[Mapping[str, bool]] = {**SWITCHED, **NEUTRAL, **FIXED}

@@ -16,6 +16,7 @@ from queues.core.model import (
     POD_UNITS,
     FlavorName,
     FlavorResource,
+    Fungibility,
     PodSet,
     ResourceName,
     TopologyAssignment,
@@ -55,6 +56,8 @@ class Terms:
     probe: Probe
     #: Preemption is possible even where it takes borrowing.
     preempts_while_borrowing: bool
+    #: The ClusterQueue's own rules of which flavor to take count; else the best mode, and the first that fits.
+    is_fungible: bool
     #: Somebody waits for victims, so that what is free now may be spoken for.
     has_claims: bool
 
@@ -196,7 +199,7 @@ class _Scan:
     ) -> None:
         assert queue.spec is not None  # noqa: S101
         self.queue = queue
-        self.fungibility = queue.spec.fungibility
+        self.fungibility = queue.spec.fungibility if terms.is_fungible else Fungibility()
         self.group = group
         self.members = members
         self.wanted = wanted

@@ -235,6 +235,7 @@ class _Judge:
             quota_check=self.policy.quota_check,
             probe=probe,
             preempts_while_borrowing=self.strategy.may_borrow(self.preemption),
+            is_fungible=self.policy.flavor_fungibility,
             has_claims=bool(self.books.claimants),
         )
         pod_sets = tuple(zip(self.record.workload.pod_sets, counts, strict=True))

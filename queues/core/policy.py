@@ -83,6 +83,7 @@ class Policy:
     quota_check: QuotaCheck = QuotaCheck.BLOCK_UNDECLARED
     priority_sorting_within_cohort: bool = True
     partial_admission: bool = True
+    flavor_fungibility: bool = True
     block_admission_until_pods_ready: bool = False
     fair_sharing: FairSharing | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None

@@ -558,3 +558,32 @@ def test_back_offs_of_workloads_that_failed_together_are_a_trace_apart() -> None
     assert all(2000 <= seconds <= 2000.2 for seconds in times.values())
     assert times == {uid: pods_ready.back_off(waiting, 2, uid) for uid in times}
     assert pods_ready.back_off(waiting, 99, "a") <= 9000.9
+
+
+@pytest.mark.parametrize(
+    ("wl", "gate", "want"),
+    [
+        pytest.param(workload(), True, ("False", "PendingEvaluation"), id="a new one says that it waits"),
+        pytest.param(workload(), False, None, id="by default it says nothing"),
+        pytest.param(workload().reserved(), True, ("True", "QuotaReserved"), id="what holds quota says so already"),
+        pytest.param(
+            workload().cond(names.QUOTA_RESERVED, "False", "WaitingForQuota"),
+            True,
+            ("False", "WaitingForQuota"),
+            id="a reason that is there stays",
+        ),
+    ],
+)
+def test_what_waits_says_so_at_once_where_the_gate_wants_it(
+    wl: WorkloadBuilder, gate: bool, want: tuple[str, str] | None
+) -> None:
+    verdict = reconcile(wl.obj, facts(feature_gates={"UnadmittedWorkloadsExplicitStatus": gate}), NOW)
+    conditions = [
+        (each["status"], each["reason"])
+        for effect in verdict.effects
+        if isinstance(effect, Patch)
+        for each in effect.body.get("status", {}).get("conditions", [])  # type: ignore[union-attr]
+        if each["type"] == names.QUOTA_RESERVED
+    ]
+    before = [(each.status, each.reason) for each in wl.obj.status.conditions if each.type == names.QUOTA_RESERVED]
+    assert (conditions or before or [None])[-1] == want

@@ -305,6 +305,22 @@ def test_fungibility(play, case):
     assert got == case.want
 
 
+def test_without_fungibility_the_best_mode_counts_and_the_first_that_fits(play):
+    """The gate FlavorFungibility: borrowing on the first flavor although the queue would rather try the next one."""
+    for policy, want in ((Policy(), "two"), (Policy(flavor_fungibility=False), "one")):
+        made = play(policy).flavors(flavor("one"), flavor("two"))
+        made.queues(
+            cluster_queue("q")
+            .cohort("c")
+            .flavor("one", {GPU: 0})
+            .flavor("two", {GPU: 2})
+            .fungibility(TRY_NEXT, TRY_NEXT, PREEMPT_FIRST),
+            cluster_queue("s").cohort("c").flavor("one", {GPU: 4}),
+        )
+        made.submit(workload("w").queue("q").gpus(2))
+        assert flavors_of(made.run(), "w") == {"main": {GPU: want}}
+
+
 def test_the_search_goes_on_where_it_stopped(play):
     """The first flavor was found to fit and lost to another workload: the next round looks at the second one."""
     made = play().flavors(flavor("one"), flavor("two"))

@@ -180,3 +180,14 @@ def test_its_workload_takes_no_quota_again_once_it_was_stopped() -> None:
     world.now = NOW + 31
     world.settle()
     assert world.status_of("Requeued") == "False"
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_deleted_pod_gives_back_its_quota_at_once_where_the_gate_wants_it(at_once: bool) -> None:
+    """FastQuotaReleaseInPodIntegration, for single pods and for groups."""
+    gates = convert({"featureGates": {"FastQuotaReleaseInPodIntegration": at_once}}, Settings)
+    world = running(settings=gates)
+    world.evict()
+    world.settle()
+    assert world.get("Pod", "p") is not None, "it still has time to end"
+    assert world.is_true("QuotaReserved") is not at_once
