@@ -99,7 +99,7 @@ class Judge:
             return False
         self._mends_at = None
         self._cluster.begin_anew()
-        # The old core is all cycles; where the collector was told to leave what there was alone, it would stay for ever.
+        # The old core is all cycles: if the collector was told to leave alone what there was, it would stay for ever.
         gc.unfreeze()
         self._desk.catch_up(now)
         for admission in self._desk.promised():
