@@ -122,10 +122,20 @@ class Cluster:
             pass
 
     def tell_everything(self) -> None:
-        """The core hears of every object, and everything is dirty: the start after all informers are synced."""
+        """The core hears of every object, and everything is dirty: the start after all informers are synced.
+
+        Workloads that are finished come last: nobody waits for them.
+        """
         for kind in self.tables.kinds():
             for obj in self.tables.of(kind):
                 self._hear(kind, Change(None, obj))
+        dirty, self.dirty.workloads = self.dirty.workloads, {}
+        finished: dict[Key, None] = {}
+        for key in dirty:
+            workload = self.tables.workloads.get(*key)
+            is_over = workload is not None and conditions.is_finished(workload)
+            (finished if is_over else self.dirty.workloads)[key] = None
+        self.dirty.workloads.update(finished)
 
     def tell_again(self, kind: str, obj: Any) -> None:
         """The core hears of an object as if it were new."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
 from typing import Any, ParamSpec, assert_never
 
 from admission.api.kueue import Workload
@@ -37,6 +38,9 @@ _CROWDED = 5.0
 #: Reasons for waiting are gathered for so many seconds before the journal is told.
 _HOLDS_TOLD_EVERY = 1.0
 _AFTER_A_BUG = 30.0
+#: So many Workloads are looked at in one turn; of more than that, the second number in each.
+_AT_ONCE = 2_000
+_A_SLICE = 500
 #: How often an admission is written again that got no answer; with the pauses between them more than two minutes.
 _REPEATED = 8
 
@@ -173,16 +177,23 @@ class Desk:
     # ------------------------------------------------------------------ Workloads
 
     def catch_up(self, now: float) -> None:
-        """At the start: the core hears of every Workload before anything is written."""
+        """At the start: the core hears of every Workload that is not finished before anything is written."""
         for workload in self._cluster.tables.workloads:
-            self._guarded(OfWorkload(key_of(workload)), now, self._tell, workload, now)
+            if not conditions.is_finished(workload):
+                self._guarded(OfWorkload(key_of(workload)), now, self._tell, workload, now)
 
     def workloads(self, now: float) -> None:
+        """Those that changed. Where everything did, as at the start, some at a time: decisions need not wait for it."""
         ended, self._cluster.ended = self._cluster.ended, []
         for uid in ended:
             self._forget(uid)
         dirty = self._cluster.dirty.workloads
-        keys, self._cluster.dirty.workloads = list(dirty), {}
+        if len(dirty) <= _AT_ONCE:
+            keys, self._cluster.dirty.workloads = list(dirty), {}
+        else:
+            keys = list(islice(dirty, _A_SLICE))
+            for key in keys:
+                del dirty[key]
         for key in keys:
             self._guarded(OfWorkload(key), now, self._workload, key, now)
 

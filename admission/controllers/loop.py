@@ -8,9 +8,11 @@ it is not sure that it still leads.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
 from admission.api.quantities import parse
@@ -62,6 +64,8 @@ log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP = 30.0
 _HEALTH_EVERY = 10.0
+#: What is made here is mostly kept, or freed without the collector's help.
+_GARBAGE = (5_000, 20, 20)
 #: After each round of decisions the next one waits so many times as long as it took, so that deciding takes a fifth of
 #: the time at most: what frees or needs quota meanwhile is decided together. The limit is in seconds.
 _REST = 4.0
@@ -156,7 +160,8 @@ class Controller:
             asyncio.create_task(self._say_when_behind()),
         ]
         try:
-            await self._learn(stop, around)
+            with _much_is_kept():
+                await self._learn(stop, around)
             while not stop.is_set():
                 await self._inbox.wait(self._until_next())
                 _raise_failed(around)
@@ -187,7 +192,7 @@ class Controller:
         now = self._clock()
         self._cluster.tell_everything()
         self._desk.catch_up(now)
-        self._reporting.reset(now)
+        self._reporting.begin()
         self._sweep.plan(now)
         self._wakes.at(OfHealth(), now + _HEALTH_EVERY)
         self.ready.set()
@@ -233,6 +238,7 @@ class Controller:
         # 8. A slice of the slow look at everything, while nothing else is to be done.
         if not len(self._inbox):
             self._judge.look(self._sweep.slice, now)
+            self._judge.look(self._reporting.catch_up, now)
         self._reporting.ungated()
         self._reporting.surroundings(now)
         self.metrics.turn(time.perf_counter() - began)
@@ -324,7 +330,7 @@ class Controller:
         """Seconds until something is due."""
         if self._judge.mends_at is not None:
             return max(0.0, min(self._judge.mends_at - self._clock(), _LONGEST_SLEEP))
-        if self._sweep.is_under_way:
+        if self._sweep.is_under_way or self._cluster.dirty.workloads or self._reporting.is_behind:
             return 0.0
         soonest = 0.0 if self._is_sure else _LOOK_AGAIN
         if self._decides and (self._again or self._cluster.stirred):
@@ -355,6 +361,18 @@ class Controller:
         await asyncio.Event().wait()
 
 
+@contextlib.contextmanager
+def _much_is_kept() -> Iterator[None]:
+    """What is learnt at the start stays: to look for garbage in it, again and again, takes longer than to learn it."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.set_threshold(*_GARBAGE)
+        gc.enable()
+
+
 def policy(settings: Settings) -> Policy:
     waiting = settings.wait_for_pods_ready
     ignore = settings.resources.quota_check_strategy is QuotaCheckStrategy.IGNORE_UNDECLARED
@@ -362,6 +380,7 @@ def policy(settings: Settings) -> Policy:
         quota_check=QuotaCheck.IGNORE_UNDECLARED if ignore else QuotaCheck.BLOCK_UNDECLARED,
         priority_sorting_within_cohort=settings.gate("PrioritySortingWithinCohort"),
         partial_admission=settings.gate("PartialAdmission"),
+        flavor_fungibility=settings.gate("FlavorFungibility"),
         block_admission_until_pods_ready=waiting is not None and waiting.block_admission,
         fair_sharing=_fair_sharing(settings),
         topology=TopologyRules(
@@ -380,7 +399,6 @@ def _reservation(settings: Settings) -> DomainReservation | None:
     return None if asked is None else DomainReservation(float(asked.after), float(asked.at_most))
 
 
-        flavor_fungibility=settings.gate("FlavorFungibility"),
 def _fair_sharing(settings: Settings) -> FairSharing | None:
     sharing = settings.fair_sharing
     if sharing is None:

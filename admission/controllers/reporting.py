@@ -59,15 +59,17 @@ class Reporting:
         self._journal = journal
         self._seen: dict[Key, Seen] = {}
         self._tells = False
+        #: The journal was not told everything yet.
+        self.is_behind = False
         self._past_use: dict[Key, entries.PastUseRow] = {}
         self._surroundings = Surroundings()
         self._tallies = Tallies()
         self._counted_cohorts: set[str] = set()
         self._telling = Telling()
         self._queues = QueueMetrics(cluster, self._tallies, cluster.settings, metrics.role)
+        metrics.label_from(self._metadata)
         # The numbers of a core in doubt are nobody's; there are new ones in a moment.
         metrics.at_scrape(lambda: () if cluster.doubt is not None else self._queues.read())
-        metrics.label_from(self._metadata)
 
     def workload(self, key: Key, workload: Workload | None, now: float, reason: Reason | None = None) -> None:
         """A Workload as it is now; None when it is gone."""
@@ -173,9 +175,20 @@ class Reporting:
         ):
             self._put(*news)
 
+    def begin(self) -> None:
+        """From now on changes are told. The journal hears of everything else once there is time: see `catch_up`."""
+        self._tells = True
+        self.is_behind = self._journal is not None
+
+    def catch_up(self, now: float) -> None:
+        """After the start, when nothing more urgent is left to be looked at."""
+        if self.is_behind and not self._cluster.dirty.workloads:
+            self.reset(now)
+
     def reset(self, now: float) -> None:
         """The whole truth: after the start, and when the journal lost something."""
         self._tells = True
+        self.is_behind = False
         if self._journal is None:
             return
         state, tables = self._cluster.state, self._cluster.tables
@@ -252,6 +265,10 @@ class Reporting:
         self._counted_cohorts.update(above)
         return Place(cluster_queue, (name, namespace) if shown else None, above)
 
+    def _metadata(self, kind: str, namespace: str, name: str) -> ObjectMeta | None:
+        found = self._cluster.tables.of(kind).get(namespace, name)
+        return None if found is None else found.metadata
+
     def _queue_of(self, workload: Workload) -> str:
         """The ClusterQueue that it holds quota in, or held at its end, or else waits in."""
         admission = workload.status.admission
@@ -265,10 +282,6 @@ class Reporting:
         told = tuple(chronicle.ended(before, after, now))
         for entry in told:
             if isinstance(entry, entries.Decision):
-    def _metadata(self, kind: str, namespace: str, name: str) -> ObjectMeta | None:
-        found = self._cluster.tables.of(kind).get(namespace, name)
-        return None if found is None else found.metadata
-
                 self._telling.tell(entry)
                 workload = before.workload if after is None else after
                 place = self._place(entry.cluster_queue, workload)

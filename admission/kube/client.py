@@ -23,7 +23,6 @@ import msgspec
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
-from admission.api.decoding import decode
 from admission.api.meta import ListMeta, PatchKind
 from admission.kube import access
 from admission.kube.errors import (
@@ -41,6 +40,7 @@ from admission.kube.errors import (
     from_answer,
 )
 from admission.kube.pacing import Pace
+from admission.kube.reading import read
 from admission.kube.resources import Resource
 
 __all__ = [
@@ -66,7 +66,7 @@ __all__ = [
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-PAGE: Final = 500
+PAGE: Final = 1_000
 #: How often a request that the API server turned away unprocessed (429) is sent again.
 _RETRIES: Final = 5
 #: A watch with bookmarks says something at least every minute; longer silence means that the connection is dead.
@@ -162,7 +162,7 @@ class Client:
     # ------------------------------------------------------------------ objects
 
     async def get(self, resource: Resource[T], namespace: str | None, name: str) -> T:
-        return decode(await self.raw("GET", resource.path(namespace, name)), resource.type)
+        return read(await self.raw("GET", resource.path(namespace, name)), resource.type)
 
     async def list(
         self,
@@ -174,29 +174,39 @@ class Client:
     ) -> Listing[T]:
         """Every object, page by page, as of one version. An object that cannot be read is left out and logged."""
         items: list[T] = []
-        token, version = "", ""
+        query = _given(labelSelector=label_selector, fieldSelector=field_selector, limit=limit)
+        path = resource.path(namespace)
+        content = await self.raw("GET", path, query=query)
         while True:
-            query = _given(
-                labelSelector=label_selector, fieldSelector=field_selector, limit=limit, **{"continue": token}
-            )
-            page = _PAGES.decode(await self.raw("GET", resource.path(namespace), query=query))
-            items.extend(found for raw in page.items if (found := readable(resource, raw)) is not None)
-            token, version = page.metadata.continue_, page.metadata.resource_version
-            if not token:
-                return Listing(tuple(items), version)
+            page = _PAGES.decode(content)
+            token = page.metadata.continue_
+            following: asyncio.Task[bytes] | None = None
+            if token:
+                # The API server makes the next page while this one is read.
+                following = asyncio.create_task(self.raw("GET", path, query={**query, "continue": token}))
+            try:
+                await asyncio.sleep(0)
+                items.extend(found for raw in page.items if (found := readable(resource, raw)) is not None)
+            except BaseException:
+                if following is not None:
+                    following.cancel()
+                raise
+            if following is None:
+                return Listing(tuple(items), page.metadata.resource_version)
+            content = await following
 
     async def create(
         self, resource: Resource[T], body: Any, namespace: str | None = None, *, dry_run: bool = False
     ) -> T:
         query = _given(dryRun="All" if dry_run else None)
         path = resource.path(namespace)
-        return decode(await self.raw("POST", path, msgspec.json.encode(body), query=query), resource.type)
+        return read(await self.raw("POST", path, msgspec.json.encode(body), query=query), resource.type)
 
     async def replace(
         self, resource: Resource[T], namespace: str | None, name: str, body: Any, *, subresource: str | None = None
     ) -> T:
         path = resource.path(namespace, name, subresource)
-        return decode(await self.raw("PUT", path, msgspec.json.encode(body)), resource.type)
+        return read(await self.raw("PUT", path, msgspec.json.encode(body)), resource.type)
 
     async def patch(
         self,
@@ -210,7 +220,7 @@ class Client:
     ) -> T:
         path = resource.path(namespace, name, subresource)
         answer = await self.raw("PATCH", path, msgspec.json.encode(body), content_type=kind.value)
-        return decode(answer, resource.type)
+        return read(answer, resource.type)
 
     async def apply(self, resource: Resource[T], namespace: str | None, name: str, body: Any, *, manager: str) -> T:
         """Server-side apply, taking over fields that others hold."""
@@ -222,7 +232,7 @@ class Client:
             query=query,
             content_type="application/apply-patch+yaml",
         )
-        return decode(answer, resource.type)
+        return read(answer, resource.type)
 
     async def delete(
         self,
@@ -383,7 +393,7 @@ def proxy_of(server: str) -> str | None:
 def readable(resource: Resource[T], raw: msgspec.Raw) -> T | None:
     """The object, or None for one that its type cannot hold: one bad object must not hide all the others."""
     try:
-        return decode(bytes(raw), resource.type)
+        return read(bytes(raw), resource.type)
     except msgspec.DecodeError as error:
         logger.error("an object cannot be read", extra={"kind": resource.kind, "error": str(error)})  # noqa: TRY400
         return None
