@@ -240,7 +240,7 @@ class Controller:
             self._judge.look(self._sweep.slice, now)
             self._judge.look(self._reporting.catch_up, now)
         self._reporting.ungated()
-        self._reporting.surroundings(now)
+        self._judge.look(self._reporting.surroundings, now)
         self.metrics.turn(time.perf_counter() - began)
 
     def _may_write(self) -> bool:
