@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -149,7 +151,9 @@ def _exporter(tracing: Tracing) -> Callable[[Sequence[Span]], bool]:
     from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 
     exporter = OTLPSpanExporter(endpoint=endpoint(tracing.endpoint))
-    resource = Resource.create({"service.name": "muster"})
+    resource = Resource.create(
+        {"service.name": "muster", "service.version": _version(), "service.instance.id": socket.gethostname()}
+    )
     scope = InstrumentationScope("muster")
 
     def context(uid: str, key: str) -> Any:
@@ -176,6 +180,13 @@ def _exporter(tracing: Tracing) -> Callable[[Sequence[Span]], bool]:
         return bool(exporter.export([made(span) for span in batch]) is SpanExportResult.SUCCESS)
 
     return send
+
+
+def _version() -> str:
+    try:
+        return version("muster-queue")
+    except PackageNotFoundError:
+        return ""
 
 
 #: The key of a trace's first span.

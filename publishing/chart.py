@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ MADE: Final = (f"{CHART}/made", f"{CHART}/templates/made")
 _NAMESPACE: Final = "muster-system"
 _HEADER: Final = "# Made from webhook-config by `python -m publishing`: change that, not this.\n"
 #: Not a template of its own: Helm makes the namespace; the CRDs have one template for all.
-_APART: Final = frozenset({"namespace.yaml", "crds", "deployment.yaml"})
+_APART: Final = frozenset({"namespace.yaml", "crds", "deployment.yaml", "networkpolicy.yaml"})
 
 #: In the Deployment: what stands there, and what the chart says in its place.
 _PLACES: Final = (
@@ -127,6 +127,23 @@ _PLACES: Final = (
 )
 
 
+#: In the NetworkPolicy.
+_POLICY_PLACES: Final = (
+    (
+        "          metrics: enabled\n",
+        "          {{- toYaml .Values.networkPolicy.metricsNamespaceLabels | nindent 10 }}\n",
+    ),
+    (
+        "    - port: 5432\n      protocol: TCP\n",
+        (
+            "    - port: 5432\n      protocol: TCP\n"
+            "    {{- range .Values.networkPolicy.egressPorts }}\n"
+            "    - port: {{ . }}\n      protocol: TCP\n    {{- end }}\n"
+        ),
+    ),
+)
+
+
 class UnknownManifestError(Exception):
     """The manifests have changed in a place that the chart makes something else of."""
 
@@ -137,6 +154,12 @@ def files(root: Path) -> dict[str, str]:
         f"{CHART}/templates/made/{name}": _HEADER + template(_read(manifests / name)) for name in _resources(manifests)
     }
     made[f"{CHART}/templates/made/deployment.yaml"] = _HEADER + deployment(_read(manifests / "deployment.yaml"))
+    made[f"{CHART}/templates/made/networkpolicy.yaml"] = (
+        _HEADER
+        + "{{- if .Values.networkPolicy.enabled }}\n"
+        + placed(template(_read(manifests / "networkpolicy.yaml")), _POLICY_PLACES, "networkpolicy.yaml")
+        + "{{- end }}\n"
+    )
     overlay = manifests / "overlays" / "v1beta1" / "component"
     made[f"{CHART}/templates/made/rbac-v1beta1.yaml"] = (
         _HEADER
@@ -176,10 +199,14 @@ def template(text: str) -> str:
 
 def deployment(text: str) -> str:
     """The Deployment, and what stands beside it, with the values in their places."""
-    text = template(text)
-    for there, instead in _PLACES:
+    return placed(template(text), _PLACES, "deployment.yaml")
+
+
+def placed(text: str, places: Iterable[tuple[str, str]], name: str) -> str:
+    """The text with other words in these places, each of which is there once."""
+    for there, instead in places:
         if text.count(there) != 1:
-            raise UnknownManifestError(f"deployment.yaml has this {text.count(there)} times instead of once:\n{there}")
+            raise UnknownManifestError(f"{name} has this {text.count(there)} times instead of once:\n{there}")
         text = text.replace(there, instead)
     return text
 
@@ -232,6 +259,9 @@ def values_schema() -> dict[str, Any]:
             ),
             persistence=_strict(enabled=flag, existingClaim=text, storageClassName=text, size=text),
             crds=_strict(install=flag, keep=flag),
+            networkPolicy=_strict(
+                enabled=flag, metricsNamespaceLabels=words, egressPorts={"type": "array", "items": {"type": "integer"}}
+            ),
             resources=anything,
             priorityClassName=text,
             nodeSelector=words,

@@ -177,6 +177,16 @@ def test_crds_can_be_left_out_left_behind_and_serve_v1beta1(helm: str) -> None:
     assert "muster-conversion" in names
 
 
+def test_the_network_policy_lets_through_what_it_is_told(helm: str) -> None:
+    key = ("NetworkPolicy", "muster-system", "muster")
+    assert key not in rendered(helm, networkPolicy__enabled=False)
+    given = {"networkPolicy__egressPorts": [4318, 3306], "networkPolicy__metricsNamespaceLabels": {"a": "b"}}
+    spec = rendered(helm, **given)[key]["spec"]
+    assert {port["port"] for rule in spec["egress"] for port in rule["ports"]} >= {443, 5432, 4318, 3306}
+    labels = [each["namespaceSelector"]["matchLabels"] for rule in spec["ingress"] for each in rule.get("from", ())]
+    assert [each.get("a") for each in labels] == ["b"]
+
+
 def test_monitoring_is_what_the_folder_of_that_name_has(helm: str) -> None:
     objects = rendered(
         helm,
@@ -257,7 +267,7 @@ def test_the_settings_are_those_of_the_manifests() -> None:
 
 
 #: Values that only hold others.
-GROUPS = {"image", "journal", "persistence", "crds", "podDisruptionBudget", "monitoring"} | {
+GROUPS = {"image", "journal", "persistence", "crds", "networkPolicy", "podDisruptionBudget", "monitoring"} | {
     f"monitoring.{each}" for each in ("serviceMonitor", "rules", "dashboard")
 }
 
