@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -256,3 +257,44 @@ def test_a_workload_without_a_queue_is_told_so(api: Api, watched: Watched) -> No
     assert "no-such-queue" in watched.waits(name, "Misconfigured")
     api.delete("Workload", name, "default")
     watched.gone("Workload", name)
+
+
+def test_in_a_namespace_that_is_being_deleted_nothing_is_made_again(
+    control_plane: ControlPlane, controller: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody ends the namespace here, so it stays as it is: given up once, quietly, and not tried for ever."""
+    api, ending, other = control_plane.api, control_plane.namespace(), control_plane.namespace()
+    queue = f"q{next(_names)}"
+    api.create(cluster_queue(queue, 4))
+    for namespace in (ending, other):
+        api.create(local_queue(queue, queue, namespace))
+    api.create(suspended_job(ending, queue))
+    eventually(lambda: api.list("Workload", ending), message="the job has its Workload")
+    api.delete("Namespace", ending)
+    (made,) = api.list("Workload", ending)
+    api.delete("Workload", made["metadata"]["name"], ending)
+    eventually(lambda: not api.list("Workload", ending), message="the Workload goes, and no finalizer keeps it")
+    api.create(suspended_job(other, queue))
+    eventually(lambda: api.list("Workload", other), message="elsewhere all goes on")
+    assert not api.list("Workload", ending)
+    assert controller.controller is not None
+    samples = [each for family in controller.controller.metrics.registry.collect() for each in family.samples]
+    tried = [
+        each.value
+        for each in samples
+        if each.name == "muster_writes_total"
+        and (each.labels["verb"], each.labels["kind"]) == ("create", "Workload")
+        and each.labels["result"] != "done"
+    ]
+    assert sum(tried) <= 1, "at most one that was under way when the namespace began to end"
+    assert not [record for record in caplog.records if record.levelname == "WARNING" and ending in record.getMessage()]
+
+
+def suspended_job(namespace: str, queue: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": namespace, "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {"suspend": True, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+    }
