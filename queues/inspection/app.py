@@ -14,7 +14,7 @@ from http import HTTPStatus
 from flask import Blueprint, Flask, Response, g, jsonify, request
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
-from werkzeug.exceptions import HTTPException, NotFound
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.wrappers import Response as AnyResponse
 
 from queues.inspection import discovery, pages, rest, visibility
@@ -116,7 +116,10 @@ def _answer_failures(app: Flask | Blueprint, source: Source) -> None:
     def _http(error: HTTPException) -> AnyResponse:
         is_path = isinstance(error, NotFound) and error.description == NotFound.description
         message = "there is no such path" if is_path else str(error.description)
-        return answer(error.code or 500, message)
+        response = answer(error.code or 500, message)
+        if isinstance(error, MethodNotAllowed):
+            response.headers["Allow"] = ", ".join(sorted(error.valid_methods or ()))
+        return response
 
     @app.errorhandler(Exception)
     def _bug(error: Exception) -> AnyResponse:

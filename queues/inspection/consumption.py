@@ -55,9 +55,9 @@ class Question:
 def question(query: Mapping[str, str], now: float, *, last: float = DAY) -> Question:
     """What the parameters ask for; without times the `last` seconds."""
     until = parameters.moment(query, "to")
-    until = now if until is None else until
+    until = now if until is None else max(0.0, until)
     since = parameters.moment(query, "from")
-    since = max(0.0, until - last) if since is None else since
+    since = max(0.0, until - last if since is None else since)
     if since > until:
         raise ParameterError("from", "has to be before `to`")
     return Question(

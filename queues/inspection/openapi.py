@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queues.inspection import parameters
+from queues.inspection import parameters, topology
 from queues.inspection.consumption import Step
 from queues.inspection.schemas import SCHEMAS, reference
 from queues.journal.entries import Kind, WorkloadState
@@ -38,8 +38,12 @@ def document(prefix: str) -> Json:
 
 
 def _in(name: str, where: str, description: str, **schema: Any) -> Json:
-    typed = schema or {"type": "string", "maxLength": parameters.LONGEST}
+    typed = schema or NAME
     return {"name": name, "in": where, "required": where == "path", "description": description, "schema": typed}
+
+
+NAME: Json = {"type": "string", "pattern": "^[!-~]+$", "minLength": 1, "maxLength": parameters.LONGEST}
+MOMENT: Json = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]}
 
 
 def _operation(summary: str, answer: str, *taken: Json) -> Json:
@@ -73,8 +77,8 @@ OFFSET = _in(
 )
 
 USAGE = (
-    _in("from", "query", "a time or a date; a day before `to` where it is not given", type="string"),
-    _in("to", "query", "a time or a date; now where it is not given", type="string"),
+    _in("from", "query", "a time or a date; a day before `to` where it is not given", **MOMENT),
+    _in("to", "query", "a time or a date; now where it is not given", **MOMENT),
     _in("by", "query", "what to add up by", type="string", enum=[by.value for by in By], default="queue"),
     _in(
         "step",
@@ -125,9 +129,7 @@ PATHS: dict[str, Json] = {
             "at",
             "query",
             "only below this domain: the values of its levels, with slashes between",
-            type="string",
-            minLength=1,
-            maxLength=1024,
+            **{**NAME, "maxLength": topology.LONGEST_PATH},
         ),
     ),
     "/usage": _operation("resource-hours held between two times", "Usage", *USAGE),
@@ -140,9 +142,9 @@ PATHS: dict[str, Json] = {
         _in("uid", "query", "uid of a Workload"),
         _in("queue", "query", "name of a ClusterQueue"),
         _in("kind", "query", "what happened", type="string", enum=[kind.value for kind in Kind]),
-        _in("since", "query", "not before this time", type="string"),
-        _in("until", "query", "before this time", type="string"),
-        _in("before", "query", "`next` of the page before", type="integer", minimum=1),
+        _in("since", "query", "not before this time", **MOMENT),
+        _in("until", "query", "before this time", **MOMENT),
+        _in("before", "query", "`next` of the page before", type="integer", minimum=1, maximum=parameters.LARGEST),
         LIMIT,
     ),
     "/openapi.json": _operation("this document", "Document"),

@@ -15,11 +15,13 @@ E = TypeVar("E", bound=Enum)
 
 #: Longer values name nothing that exists in a cluster.
 LONGEST = 253
+#: Everything that has a name in a cluster has one of visible ASCII characters.
+NAME = re.compile(r"[!-~]+", re.ASCII)
 INTEGER = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 LARGEST = 2**63 - 1
-#: The last second that four digits of a year can say.
-LATEST = 253_402_300_799.0
+#: The first and the last second that four digits of a year can say.
+EARLIEST, LATEST = -62_135_596_800.0, 253_402_300_799.0
 
 
 class ParameterError(ValueError):
@@ -32,7 +34,7 @@ class ParameterError(ValueError):
 
 def is_name(value: str, *, longest: int = LONGEST) -> bool:
     """Whether anything in a cluster can be called so; a database may choke on other values."""
-    return 0 < len(value) <= longest and value.isprintable()
+    return len(value) <= longest and NAME.fullmatch(value) is not None
 
 
 def known(query: Mapping[str, str], names: Collection[str]) -> None:
@@ -58,7 +60,7 @@ def text(query: Mapping[str, str], name: str, *, longest: int = LONGEST) -> str 
     if value is None:
         return None
     if not is_name(value, longest=longest):
-        raise ParameterError(name, f"has to be a name of 1 to {longest} printable characters")
+        raise ParameterError(name, f"has to be a name of 1 to {longest} visible ASCII characters")
     return value
 
 
@@ -86,7 +88,7 @@ def moment(query: Mapping[str, str], name: str) -> float | None:
         at = parsed.timestamp() if parsed.tzinfo is not None else None
     except (ValueError, OverflowError):
         at = None
-    if at is None or not 0 <= at < LATEST:
+    if at is None or not EARLIEST <= at < LATEST:
         raise ParameterError(
             name, f"has to be a time such as 2026-01-31T12:00:00Z or a date such as 2026-01-31, not {value[:40]!r}"
         )

@@ -24,11 +24,13 @@ Json = dict[str, Any]
 PARAMETERS = frozenset({"flavor", "resource", "at"})
 #: More levels than any topology may have.
 DEEPEST = 16
+LONGEST_PATH = 1024
 
 
 def asked_for(source: Source, query: Mapping[str, str]) -> Json | None:
     """`at` is the path of a domain, its steps with slashes between; label values have none."""
-    at = tuple((parameters.text(query, "at", longest=1024) or "").split("/")) if query.get("at") else ()
+    path = parameters.text(query, "at", longest=LONGEST_PATH)
+    at = () if path is None else tuple(path.split("/"))
     if len(at) > DEEPEST:
         raise parameters.ParameterError("at", f"has more than {DEEPEST} steps")
     flavor, resource = parameters.text(query, "flavor"), parameters.text(query, "resource")

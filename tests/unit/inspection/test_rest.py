@@ -187,6 +187,12 @@ def test_hostile_names_are_just_not_found(client: Client, name: str) -> None:
 
 
 @ON_SQLITE
+def test_a_refused_method_says_which_are_served(client: Client) -> None:
+    refused = client("viewer").post("/api/v1/queues")
+    assert (refused.status_code, refused.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
+
+
+@ON_SQLITE
 def test_nothing_can_be_written(app: Flask, client: Client) -> None:
     for rule in app.url_map.iter_rules():
         assert rule.methods == {"GET", "HEAD", "OPTIONS"}, rule
