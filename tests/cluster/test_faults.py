@@ -6,7 +6,6 @@ Whatever happens: nothing is lost, no gate or finalizer is left, no quota is exc
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import threading
@@ -18,7 +17,7 @@ import pytest
 import requests
 
 from tests.cluster import town as towns
-from tests.cluster.town import FINALIZER, Town, gates, is_true, job, pod
+from tests.cluster.town import FINALIZER, GROUP, Town, gates, is_true, job, pod
 from tests.controlplane.cluster import ApiError, eventually
 
 pytestmark = pytest.mark.cluster
@@ -75,6 +74,47 @@ def unfinished(town: Town, made: list[tuple[str, str, str]]) -> list[str]:
     return found
 
 
+def assert_all_finish(town: Town, made: list[tuple[str, str, str]], patience: float = 60) -> None:
+    """Waits as long as gangs go on finishing, for a machine may be slow; fails once none did for so many seconds."""
+    left, since = unfinished(town, made), time.monotonic()
+    while left:
+        time.sleep(0.2)
+        now = unfinished(town, made)
+        if len(now) < len(left):
+            left, since = now, time.monotonic()
+        assert time.monotonic() - since < patience, f"nothing finished any more:\n{described(town, left)}"
+
+
+def described(town: Town, names: list[str]) -> str:
+    """Every stored state of the gangs that did not end, and the last words of Muster."""
+    lines = []
+    for name in names:
+        lines.append(name)
+        namespace, gang = name.split()[1].split("/")
+        for kind in ("Job", "Workload", "Pod"):
+            for trail in town.trails.of(kind, namespace):
+                if gang not in {trail.name, trail.first["metadata"].get("labels", {}).get(GROUP)} | named(trail.first):
+                    continue
+                lines.append(f"  {kind} {trail.name}")
+                lines += [
+                    f"    {seen.revision} {'gone' if seen.obj is None else summary(seen.obj)}" for seen in trail.states
+                ]
+    lines += town.muster.log.read_text(errors="replace").splitlines()[-20:]
+    return "\n".join(lines)
+
+
+def named(obj: dict[str, Any]) -> set[str]:
+    return {owner["name"] for owner in obj["metadata"].get("ownerReferences") or []}
+
+
+def summary(obj: dict[str, Any]) -> str:
+    status, metadata = obj.get("status", {}), obj["metadata"]
+    conditions = [f"{c['type']}={c['status']}({c.get('reason', '')})" for c in status.get("conditions") or []]
+    words = [status.get("phase"), obj["spec"].get("nodeName"), obj["spec"].get("schedulingGates")]
+    words += [metadata.get("deletionTimestamp"), metadata.get("finalizers"), status.get("reason")]
+    return " ".join(str(word) for word in [*words, *conditions] if word)
+
+
 def is_settled(town: Town, teams: list[str]) -> bool:
     """Every Workload finished; no gate and no finalizer of Muster's left on a pod that has ended."""
     for team in teams:
@@ -123,7 +163,7 @@ def test_kills_of_the_controller_at_any_moment_lose_nothing(town: Town) -> None:
     with meanwhile(kill):
         made = gangs(town, teams, 100)
         time.sleep(15)
-    eventually(lambda: unfinished(town, made) == [], seconds=120, message="all gangs finish")
+    assert_all_finish(town, made)
     eventually(lambda: is_settled(town, teams), seconds=30)
     assert_in_order(town, teams, 16)
     town.raze(*teams)
@@ -133,7 +173,8 @@ def test_kills_of_the_webhook_let_nothing_through_ungated(town: Town) -> None:
     teams = [town.team(16)]
 
     def kill(dice: random.Random) -> None:
-        time.sleep(dice.uniform(3, 6))
+        town.steady()  # on a slow machine it would else be killed again before it ever answers
+        time.sleep(dice.uniform(1, 3))
         town.muster.kill("webhook")
 
     made = []
@@ -148,16 +189,12 @@ def test_kills_of_the_webhook_let_nothing_through_ungated(town: Town) -> None:
         for t in town.trails.of("Pod", teams[0])
         if "-" in t.name and not t.first["metadata"].get("ownerReferences")
     )
-    eventually(lambda: unfinished(town, made) == [], seconds=60, message="all gangs finish")
+    assert_all_finish(town, made)
     eventually(lambda: is_settled(town, teams), seconds=30)
     assert_in_order(town, teams, 16)
     town.raze(*teams)
 
 
-@pytest.mark.skipif(
-    "MUSTER_SOAK" not in os.environ,
-    reason="part of `make soak`: in one of eight runs gangs were unfinished after two minutes; why is not yet known",
-)
 def test_an_api_server_that_restarts_and_an_etcd_that_stands_still_lose_nothing(town: Town) -> None:
     teams = [town.team(8, cohort="unsteady"), town.team(8, cohort="unsteady")]
     made: list[tuple[str, str, str]] = []
@@ -170,7 +207,8 @@ def test_an_api_server_that_restarts_and_an_etcd_that_stands_still_lose_nothing(
     time.sleep(5)
     town.plane.kill("etcd", signal.SIGCONT, wait=False)
     worker.join()
-    eventually(lambda: unfinished(town, made) == [], seconds=120, message="all gangs finish")
+    assert len(made) == 40
+    assert_all_finish(town, made)
     eventually(lambda: is_settled(town, teams), seconds=30)
     assert_in_order(town, teams, 16)
     town.raze(*teams)
