@@ -1,8 +1,9 @@
-"""A gang's whole life as one trace, as a collector gets it from the real processes."""
+"""A gang's whole life as one trace, as a collector gets it from the real processes; and how much these log."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from admission.commands import levels
 from admission.telemetry import trace_id
 from tests.cluster import town as towns
 from tests.cluster.town import Town, is_bound, job, pod
@@ -148,4 +150,39 @@ def test_a_job_that_has_to_wait_says_why_in_its_trace(town: Town, collector: Col
     assert "WaitingForQuota" in {mark.name for mark in by_name["wait"].events}
     assert said(by_name["gang"])["muster.owner.name"] == "train"
     assert said(by_name["bind"])["muster.pods.bound"] == 2
+    town.raze(team)
+
+
+def below(process: int) -> list[int]:
+    """All processes that it has started, and these."""
+    found = []
+    for child in levels._children(process):
+        found += [child, *below(child)]
+    return found
+
+
+def logged(town: Town) -> list[dict[str, Any]]:
+    lines = town.muster.log.read_text(errors="replace").splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def test_every_process_can_be_told_to_log_more_and_less(town: Town) -> None:
+    assert town.muster.process is not None
+    top = town.muster.process.pid
+    processes = [top, *below(top)]
+    assert len(processes) >= 5, "the webhook has a master and a worker"
+    assert all(levels.is_listening(each, levels.number("debug")) for each in processes)
+    team = town.team(8)
+    for level in ("debug", "info"):
+        levels.run(level, top)
+        town.api.create(pod(team, level, 1))
+        eventually(lambda level=level: is_bound(town.api.get("Pod", level, team)), seconds=20)
+    assert set(processes) <= {top, *below(top)}, "nobody has ended"
+    mine = [line for line in logged(town) if str(line.get("workload", "")).startswith(f"{team}/")]
+    created = [line["workload"] for line in mine if line["msg"] == "created"]
+    admitted = [line for line in mine if line["msg"] == "admitted"]
+    assert len(created) == 1, "a detail, told only while all details were asked for"
+    assert len(admitted) == 2
+    assert admitted[0]["workload"] == created[0]
+    assert (admitted[0]["level"], admitted[0]["process"], admitted[0]["clusterQueue"]) == ("info", "controller", team)
     town.raze(team)
