@@ -1,0 +1,30 @@
+"""How much is looked at for each decision: counted, so that it does not depend on the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks import core, scenarios
+from queues.core import cycle
+
+
+@pytest.mark.parametrize(
+    ("preemption", "most"),
+    [pytest.param(True, 1.6, id="with preemption"), pytest.param(False, 1.3, id="without")],
+)
+def test_judgements_for_each_decision(monkeypatch: pytest.MonkeyPatch, preemption: bool, most: float) -> None:
+    """In a tenth of the peer's baseline. Each event is decided on its own, which is the most expensive way."""
+    judged = 0
+    nominate = cycle.nominate
+
+    def counted(*args: Any) -> Any:
+        nonlocal judged
+        judged += 1
+        return nominate(*args)
+
+    monkeypatch.setattr(cycle, "nominate", counted)
+    outcome = core.play(replace(scenarios.BASELINE.part(10), preemption=preemption))
+    assert judged / outcome.decisions <= most
