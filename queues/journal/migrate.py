@@ -60,6 +60,11 @@ def current(url: str) -> str | None:
         engine.dispose()
 
 
+def revisions() -> tuple[str, ...]:
+    """All that there are, the oldest first."""
+    return tuple(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())[::-1]
+
+
 def head() -> str | None:
     """The newest revision that there is."""
     return ScriptDirectory.from_config(_config()).get_current_head()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import insert, inspect, select
+from sqlalchemy import insert, inspect, select, text
 
 from queues.journal import migrate
 from queues.journal.database import UnsupportedDatabaseError, database_url, open_database
-from queues.journal.models import Base, QueueRecord
+from queues.journal.entries import PastUseRow, UsageEnded, WorkloadState
+from queues.journal.models import Base, QueueRecord, UsageRecord
+from queues.journal.writer import Journal, Timing
+from tests.unit.journal.rows import GPU, decision, local_queue, queue, started, workload
 
 
 def test_the_models_say_what_the_migrations_make(url: str) -> None:
@@ -49,6 +53,56 @@ def test_down_to_nothing_with_data_and_up_again(url: str) -> None:
     engine.dispose()
     migrate.upgrade(url)
     assert migrate.current(url) == migrate.head()
+
+
+def held(url: str) -> dict[str, int]:
+    """Rows of each table."""
+    engine = open_database(url)
+    try:
+        with engine.connect() as connection:
+            tables = set(inspect(connection).get_table_names()) - {"alembic_version"}
+            return {name: connection.execute(text(f"SELECT count(*) FROM {name}")).scalar_one() for name in tables}
+    finally:
+        engine.dispose()
+
+
+def test_every_step_down_and_up_keeps_what_both_sides_know(url: str) -> None:
+    """History, uses and the read model stay; only a table that the older version does not know goes."""
+    migrate.upgrade(url)
+    journal = Journal(url, timing=Timing(gather=0.0), clock=lambda: 1000.0)
+    journal.start()
+    journal.put(
+        queue(),
+        local_queue(),
+        workload("w", state=WorkloadState.ADMITTED),
+        PastUseRow("ns", "lq", "1", 5.0, {GPU: "1"}),
+        decision("w", cause="v"),
+        started("w", 10),
+    )
+    assert journal.close(10)
+    full = held(url)
+    assert {"decisions", "usage", "workloads", "cluster_queues", "local_queues"} <= {k for k, n in full.items() if n}
+    revisions = migrate.revisions()
+    assert revisions[-1] == migrate.head()
+    for older, newer in reversed(list(itertools.pairwise(revisions))):
+        migrate.downgrade(url, older)
+        assert migrate.current(url) == older
+        below = held(url)
+        assert below == {name: full[name] for name in below}, older
+        migrate.upgrade(url, newer)
+        again = held(url)
+        assert {name: again[name] for name in below} == below, newer
+        migrate.downgrade(url, older)
+    migrate.upgrade(url)
+    # What was there goes on where it was: the use is open, and ends.
+    journal = Journal(url, timing=Timing(gather=0.0), clock=lambda: 1000.0)
+    journal.start()
+    journal.put(UsageEnded(20, "w"))
+    assert journal.close(10)
+    engine = open_database(url)
+    with engine.connect() as connection:
+        assert connection.scalars(select(UsageRecord.ended_at)).all() == [20]
+    engine.dispose()
 
 
 def test_replicas_that_start_together_migrate_once(url: str) -> None:
