@@ -141,13 +141,13 @@ def test_commands_exist_with_their_options(line: str) -> None:
         line[line.index("muster ") :] if " muster log-level" not in line else line.split(" -- ")[1], True
     )
     command: click.Command = cli
-    known = {option for parameter in cli.params for option in parameter.opts}
+    known = {option for parameter in cli.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for word in words[1:]:
         if isinstance(command, click.Group) and not word.startswith("-"):
             found = command.get_command(click.Context(command), word)
             assert found is not None, word
             command = found
-            known |= {option for parameter in found.params for option in parameter.opts}
+            known |= {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
         elif word.startswith("-") and not word.lstrip("-").isdigit():
             assert word.split("=")[0] in known | {"--help", "-h", "--"}, word
 
