@@ -294,6 +294,62 @@ def priority(reach: Reach, form: str, workload: str, number: int | None, class_n
 
 
 @cli.command()
+@cluster_options
+@output_option
+@click.option("--dry-run", is_flag=True, help="Say what would differ, and change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--accept-losses", is_flag=True, help="Go on though something is not there in Muster.")
+@click.option("--write-settings", type=click.Path(dir_okay=False), help="Write Kueue's settings as Muster takes them.")
+@click.option(
+    "--backup",
+    type=click.Path(dir_okay=False),
+    default="kueue-before-muster.yaml",
+    show_default=True,
+    help="Keeps what is deleted or scaled down.",
+)
+@click.option("--muster-namespace", default="muster-system", show_default=True, help="Where Muster is installed.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Until Muster has taken Kueue's place.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds to wait at most.")
+@click.option("--import-pods", is_flag=True, help="Instead, bring running pods into queues.")
+@click.option("--import-namespace", "namespaces", metavar="NAME", multiple=True, help="Of these namespaces.")
+@click.option("--queue-label", metavar="LABEL", help="The label that tells pods apart.")
+@click.option("--queue-mapping", "pairs", metavar="VALUE=QUEUE,...", multiple=True, help="Its values' LocalQueues.")
+@click.option("--queue-mapping-file", type=click.Path(dir_okay=False), help="Rules, as Kueue's importer reads them.")
+@config_option
+def adopt(  # noqa: PLR0913, PLR0917  # one for each option
+    reach: Reach,
+    form: str,
+    backup: str,
+    muster_namespace: str,
+    timeout: float,
+    namespaces: tuple[str, ...],
+    pairs: tuple[str, ...],
+    write_settings: str | None,
+    queue_label: str | None,
+    queue_mapping_file: str | None,
+    config: str | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    accept_losses: bool,
+    wait: bool,
+    import_pods: bool,
+) -> None:
+    """Take a cluster over from Kueue without evicting anything: look first, with --dry-run."""
+    from admission.commands.adopt import command, takeover
+    from admission.commands.output import Form
+
+    if import_pods:
+        pods = command.PodWishes(dry_run, queue_label, pairs, queue_mapping_file, config)
+        command.run_import(reach, Form(form), namespaces, pods)
+        return
+    if namespaces or pairs or queue_label or queue_mapping_file:
+        raise click.UsageError("what says where pods belong needs --import-pods")
+    options = takeover.Options(Path(backup), muster_namespace, timeout, wait)
+    command.run(reach, Form(form), command.Wishes(dry_run, yes, accept_losses, write_settings, options))
+
+
+@cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the script that completes `muster` in a shell: source <(muster completion bash)."""

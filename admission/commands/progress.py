@@ -9,32 +9,50 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 #: Seconds between two lines where there is no terminal.
 _PAUSE: Final = 5.0
 
-#: Takes what is to be said.
-Say = Callable[[str], None]
+
+class Progress:
+    """What says how far it is. `status` is the moving line of a terminal."""
+
+    def __init__(self, status: Status | None, clock: Callable[[], float]) -> None:
+        self._status = status
+        self._clock = clock
+        self._said, self._at = "", float("-inf")
+
+    def __call__(self, text: str) -> None:
+        if self._status is not None:
+            self._status.update(text)
+            return
+        now = self._clock()
+        if text != self._said and now - self._at >= _PAUSE:
+            self._said, self._at = text, now
+            click.echo(f"muster: {text}", err=True)
+
+    def done(self, line: str, *, err: bool = False) -> None:
+        """A line of the answer, which the moving line makes way for."""
+        if self._status is not None:
+            self._status.stop()
+        click.echo(line, err=err)
+        if self._status is not None:
+            self._status.start()
 
 
 @contextlib.contextmanager
-def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Say]:
-    """Yields what says how far it is."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        with Console(stderr=True, highlight=False).status("") as status:
-            yield status.update
+def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
+    """Until the work is done, or has failed."""
+    if not sys.stderr.isatty():
+        yield Progress(None, clock)
         return
-    said: dict[str, float | str] = {"text": "", "at": float("-inf")}
+    from rich.console import Console
 
-    def say(text: str) -> None:
-        now = clock()
-        if text != said["text"] and now - float(said["at"]) >= _PAUSE:
-            said["text"], said["at"] = text, now
-            click.echo(f"muster: {text}", err=True)
-
-    yield say
+    with Console(stderr=True, highlight=False).status("") as status:
+        yield Progress(status, clock)
