@@ -237,6 +237,11 @@ MATRIX = {
     OWN + "/decisions": (200, 403, 403),
     OWN + "/page": (200, 403, 403),
     OWN + "/page?namespace=team-a": (200, 200, 403),
+    OWN + "/page/cohorts": (200, 403, 403),
+    OWN + "/page/topology": (200, 403, 403),
+    OWN + "/page/queues/cq?namespace=team-a": (200, 200, 403),
+    OWN + "/page/workloads/team-a/train": (403, 200, 403),
+    OWN + "/page/usage.csv?namespace=team-a": (200, 200, 403),
 }
 
 
