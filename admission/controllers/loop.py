@@ -336,7 +336,7 @@ class Controller:
         if self._decides and (self._again or self._cluster.stirred):
             return max(soonest, min(self._rests_until - self._clock(), _LONGEST_REST))
         wakeup = self._cluster.state.next_wakeup() if self._decides else None
-        times = [time for time in (self._wakes.next(), wakeup) if time is not None]
+        times = [time for time in (self._wakes.next(), wakeup, self._reporting.owes()) if time is not None]
         wait = min(times) - self._clock() if times else _LONGEST_SLEEP
         return max(soonest, min(wait, _LONGEST_SLEEP))
 

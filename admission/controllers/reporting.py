@@ -185,6 +185,10 @@ class Reporting:
         if self.is_behind and not self._cluster.dirty.workloads:
             self.reset(now)
 
+    def owes(self) -> float | None:
+        """When it has something to tell though nothing happens; None: never."""
+        return self._surroundings.owed()
+
     def reset(self, now: float) -> None:
         """The whole truth: after the start, and when the journal lost something."""
         self._tells = True

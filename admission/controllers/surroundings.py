@@ -27,6 +27,7 @@ class Surroundings:
     def __init__(self) -> None:
         self._version: int | None = None
         self._next = 0.0
+        self._owes = False
         self._keys: frozenset[str] = frozenset()
         self._cohorts: dict[str, entries.CohortRow] = {}
         self._flavors: dict[str, entries.FlavorRow] = {}
@@ -38,10 +39,15 @@ class Surroundings:
         return tuple(row for row in self._changes(readings, now) if isinstance(row, Told))
 
     def news(self, readings: Readings, now: float) -> Iterator[entries.Row]:
-        """Nothing, where it was asked just now."""
-        if now < self._next:
+        """Nothing, where it was asked just now: then `owed` says when to ask again."""
+        self._owes = now < self._next
+        if self._owes:
             return
         yield from self._changes(readings, now)
+
+    def owed(self) -> float | None:
+        """When to ask for what was not told the last time; None where it was."""
+        return self._next if self._owes else None
 
     def _changes(self, readings: Readings, now: float) -> Iterator[entries.Row]:
         self._next = now + _EVERY

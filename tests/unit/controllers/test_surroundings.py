@@ -89,8 +89,11 @@ def test_nodes_that_go_and_come_back_in_another_place(world: World) -> None:
 def test_it_is_told_once_in_a_while(world: World) -> None:
     world.told.everything(world.state, world.now)
     world.state.apply(events.NodeGone(NodeName("n1")))
+    assert world.told.owed() is None
     assert list(world.told.news(world.state, world.now + 0.5)) == []
+    assert world.told.owed() == world.now + 1, "then it has to be asked again"
     assert list(world.told.news(world.state, world.now + 1.5)) == [entries.NodeRemoved("n1")]
+    assert world.told.owed() is None
 
 
 @pytest.mark.parametrize(
