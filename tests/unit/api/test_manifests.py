@@ -49,7 +49,7 @@ def test_the_container_listens_where_the_settings_say() -> None:
     } == PORTS
     assert CONTAINER["startupProbe"]["httpGet"]["path"] == f"/{SETTINGS.health.liveness_endpoint_name}"
     assert CONTAINER["livenessProbe"]["httpGet"]["path"] == f"/{SETTINGS.health.liveness_endpoint_name}"
-    assert CONTAINER["readinessProbe"]["httpGet"]["path"] == f"/{SETTINGS.health.readiness_endpoint_name}"
+    assert CONTAINER["readinessProbe"]["httpGet"]["path"] == f"/{SETTINGS.health.readiness_endpoint_name}/serving"
 
 
 @pytest.mark.parametrize("kind", ["Service", "Deployment", "Secret"])
