@@ -1,0 +1,1 @@
+"""The peer's own command line, built from its Go module."""
