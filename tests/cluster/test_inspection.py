@@ -199,6 +199,17 @@ def test_kubectl_reads_what_waits(control_plane: ControlPlane, aggregated: Inspe
     assert older["apiVersion"] == f"{GROUP}/v1beta1"
 
 
+def test_the_command_line_asks_it_through_the_api_server(control_plane: ControlPlane, aggregated: Inspection) -> None:
+    command = [sys.executable, "-m", "admission.cli", "-n", "team-a", "usage", "--by", "namespace", "-o", "json"]
+    more = ["--kubeconfig", control_plane.kubeconfig_of("team")]
+    root = Path(__file__).parents[2]
+    ended = subprocess.run([*command, *more], capture_output=True, text=True, check=True, cwd=root)
+    answer = json.loads(ended.stdout)
+    assert (answer["source"], {each["namespace"] for each in answer["items"]}) == ("inspection", {"team-a"})
+    assert answer["items"][0]["hours"] > 0
+    assert ended.stderr == ""
+
+
 def test_discovery_goes_through_the_aggregator(control_plane: ControlPlane, aggregated: Inspection) -> None:
     versions = control_plane.kubectl("api-versions").stdout.split()
     assert {f"{GROUP}/v1beta2", f"{GROUP}/v1beta1", "inspection.muster.dev/v1"} <= set(versions)
