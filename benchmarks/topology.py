@@ -225,7 +225,7 @@ def main() -> None:
         profiler.runcall(QUESTIONS[args.profile])
         pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
         return
-    report.finish("topology", list(figures()))
+    report.finish("placement", list(figures()))
 
 
 if __name__ == "__main__":

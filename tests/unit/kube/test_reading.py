@@ -22,7 +22,16 @@ WORKLOAD: dict[str, Any] = {
         "priority": 5,
         "podSets": [{"name": "main", "count": 2, "template": {"spec": {"containers": [{"name": "c"}]}}}],
     },
-    "status": {"conditions": [{"type": "Admitted", "status": "True", "reason": "r", "message": "m"}]},
+    "status": {
+        "conditions": [{"type": "Admitted", "status": "True", "reason": "r", "message": "m"}],
+        "admission": {
+            "clusterQueue": "q",
+            "podSetAssignments": [{"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "2"}, "count": 2}],
+        },
+        "reclaimablePods": [{"name": "main", "count": 1}],
+        "schedulingStats": {"evictions": [{"reason": "Preempted", "underlyingCause": "", "count": 3}]},
+        "accumulatedPastExecutionTimeSeconds": 7,
+    },
 }
 
 
@@ -34,6 +43,8 @@ WORKLOAD: dict[str, Any] = {
         pytest.param({**WORKLOAD, "status": None}, id="a status that is null"),
         pytest.param({**WORKLOAD, "spec": None}, id="a spec that is null"),
         pytest.param({**WORKLOAD, "spec": {**WORKLOAD["spec"], "queueName": None}}, id="a null within the spec"),
+        pytest.param({**WORKLOAD, "status": {"conditions": [], "admission": None}}, id="an admission that is null"),
+        pytest.param({**WORKLOAD, "status": {**WORKLOAD["status"], "conditions": None}}, id="conditions that are null"),
         pytest.param({**WORKLOAD, "more": {"unknown": 1}}, id="a field that nobody knows"),
     ],
 )
@@ -43,10 +54,12 @@ def test_as_decoded(body: dict[str, Any]) -> None:
         assert read(data, Workload) == decode(data, Workload)
 
 
-def test_specs_with_the_same_bytes_are_one() -> None:
-    other = {**WORKLOAD, "metadata": {"name": "other"}, "status": {}}
+def test_what_has_the_same_bytes_is_one() -> None:
+    other = {**WORKLOAD, "metadata": {"name": "other"}, "status": {**WORKLOAD["status"], "reclaimablePods": []}}
     first, second = (read(json.dumps(body).encode(), Workload) for body in (WORKLOAD, other))
     assert first.spec is second.spec
+    assert first.status.admission is second.status.admission
+    assert first.status.conditions is second.status.conditions
     assert (first.metadata.name, second.metadata.name) == ("w", "other")
 
 
