@@ -45,6 +45,13 @@ class Domain:
     children: dict[str, Domain] = field(default_factory=dict)
     nodes: list[NodeRow] = field(default_factory=list)
 
+    def hold(self, amount: int) -> None:
+        """So much is held here, on hosts that nobody knows: empty ones are the last to be counted on."""
+        taken = min(amount, self.free)
+        self.used += taken
+        self.free -= taken
+        self.whole_free = min(self.whole_free, self.free)
+
     def add(self, node: NodeRow, resource: str, fits: int = 0) -> None:
         capacity = node.capacity.get(resource, 0)
         is_open = node.state is NodeState.READY

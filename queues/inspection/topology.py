@@ -71,12 +71,13 @@ def topology(
     if resource is None:
         return answer
     root = _tree(chosen, members[chosen.name], resource)
+    users = _users(connection, chosen, resource, root)
     for step in at:
         if step not in root.children:
             return None
         root = root.children[step]
     answer["unit"] = unit(resource)
-    answer["domain"] = _domain(root, resource, _users(connection, chosen, resource))
+    answer["domain"] = _domain(root, resource, users)
     return answer
 
 
@@ -148,17 +149,32 @@ def _tree(flavor: FlavorRow, nodes: Iterable[NodeRow], resource: str) -> Domain:
 Users = Mapping[str, Sequence[tuple[str, str, int]]]
 
 
-def _users(connection: Connection, flavor: FlavorRow, resource: str) -> Users:
-    """By hostname: namespace and name of workloads with pods there, and how much of the resource these take."""
-    if flavor.levels[-1:] != (HOSTNAME,):
-        return {}
+def _users(connection: Connection, flavor: FlavorRow, resource: str, root: Domain) -> Users:
+    """By hostname: namespace and name of workloads with pods there, and how much of the resource these take.
+
+    What was placed in larger domains of this flavor is held there, and no node's row has it.
+    """
     found: dict[str, list[tuple[str, str, int]]] = {}
     for namespace, name, pod_set in surroundings.placed(connection):
+        each = pod_set.requests.get(resource, 0)
         if pod_set.levels[-1:] == (HOSTNAME,):
             for values, pods in pod_set.domains:
-                amount = pods * pod_set.requests.get(resource, 0)
-                found.setdefault(values[-1], []).append((namespace, name, amount))
+                found.setdefault(values[-1], []).append((namespace, name, pods * each))
+        elif pod_set.levels == flavor.levels and flavor.name in pod_set.flavors.values():
+            for values, pods in pod_set.domains:
+                _hold(root, values, pods * each)
     return found
+
+
+def _hold(root: Domain, values: Path, amount: int) -> None:
+    path = [root]
+    for step in values:
+        child = path[-1].children.get(step)
+        if child is None:
+            return  # none of its nodes is there any more
+        path.append(child)
+    for domain in path:
+        domain.hold(amount)
 
 
 def _domain(domain: Domain, resource: str, users: Users) -> Json:

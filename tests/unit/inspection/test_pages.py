@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import pytest
+from flask import Flask
 
+from queues.inspection.access import Authorizer
+from queues.inspection.app import create_app
 from queues.inspection.drawings import bar, chart, life, parts, pips, short_names
 from queues.inspection.pages import is_old
 from queues.inspection.words import amount, duration, hours, ordinal, percent
-from tests.unit.inspection.conftest import ON_SQLITE, Client
+from queues.journal.database import open_database
+from tests.unit.inspection.conftest import NOW, ON_SQLITE, Client, Cluster
 
 
 class Text(HTMLParser):
@@ -41,6 +46,14 @@ class Text(HTMLParser):
     @property
     def text(self) -> str:
         return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+@pytest.fixture(scope="module")
+def app(told: str) -> Iterator[Flask]:
+    """One for all of them: templates are compiled once."""
+    engine = open_database(told)
+    yield create_app(engine, Authorizer(Cluster()), clock=lambda: NOW)
+    engine.dispose()
 
 
 PAGES = (

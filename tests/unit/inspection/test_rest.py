@@ -163,6 +163,8 @@ HOSTILE = {
     "/decisions?since=now": "since",
     "/decisions?limit=9999": "limit",
     "/decisions?queue=%0a": "queue",
+    "/topology?at=": "at",
+    "/workloads?state=gone": "state",
 }  # fmt: skip
 
 
@@ -184,6 +186,13 @@ def test_hostile_names_are_just_not_found(client: Client, name: str) -> None:
     for path in (f"/queues/{name}", f"/queues/{name}/pending", f"/workloads/{name}/x", f"/workloads/team-a/{name}"):
         assert client("admin").get("/api/v1" + path).status_code == 404, path
     assert client("admin").get("/api/v1/queues").status_code == 200
+
+
+@ON_SQLITE
+def test_times_before_all_history_are_times(client: Client) -> None:
+    assert len(got(client, "/decisions?since=0928-08-02")["items"]) == 4
+    assert got(client, "/decisions?until=0928-08-02")["items"] == []
+    assert got(client, "/usage?from=0687-10-06T20:37:54Z")["from"] == "1970-01-01T00:00:00Z"
 
 
 @ON_SQLITE

@@ -42,6 +42,11 @@ TOLD = (
     NodeRow("s1", labels={"pool": "spare"}, capacity={GPU: 4}, free={GPU: -2}),
     workload("runs", state=WorkloadState.ADMITTED,
              pod_sets=(PodSetRow("main", 2, {GPU: 4}, levels=(HOST,), domains=((("h1",), 2),)),)),
+    FlavorRow("coarse", {"pool": "coarse"}, "blocks", (BLOCK,)),
+    NodeRow("c1", labels={"pool": "coarse", BLOCK: "b7"}, capacity={GPU: 12}, free={GPU: 12}),
+    workload("wide", state=WorkloadState.ADMITTED, pod_sets=(
+        PodSetRow("main", 5, {GPU: 1}, flavors={GPU: "coarse"}, levels=(BLOCK,), domains=((("b7",), 5),)),
+    )),
     workload("waits", code="TopologyPlacementFailed", pod_sets=(pod_set("required", RACK, 3),)),
     workload("anywhere", pod_sets=(pod_set("unconstrained", "", 2), PodSetRow("rest", 1))),
     workload("huge", pod_sets=(pod_set("required", HOST, 1, gpus=16),)),
@@ -70,7 +75,8 @@ def test_the_flavor_with_a_topology_comes_first_and_counts_devices(connection: C
     assert (found["flavor"], found["resource"], found["levels"]) == ("h100", GPU, [BLOCK, RACK])
     assert found["resources"] == [GPU, "cpu"]
     assert found["flavors"] == [
-        {"name": "h100", "topology": "racks", "hosts": 5}, {"name": "spare", "topology": None, "hosts": 1},
+        {"name": "coarse", "topology": "blocks", "hosts": 1}, {"name": "h100", "topology": "racks", "hosts": 5},
+        {"name": "spare", "topology": None, "hosts": 1},
     ]  # fmt: skip
     root = found["domain"]
     want = {"capacity": 40, "used": 13, "free": 21, "shut": 6, "freeOnEmptyHosts": 16, "hosts": 5, "closedHosts": 1}
@@ -102,6 +108,14 @@ def test_more_held_than_there_is_counts_as_full(connection: Connection) -> None:
     found = answer(connection, flavor="spare")
     assert (found["levels"], found["domain"]["used"], found["domain"]["free"]) == ([], 4, 0)
     assert [host["name"] for host in found["domain"]["nodes"]] == ["s1"]
+
+
+def test_what_is_placed_in_a_domain_is_held_there(connection: Connection) -> None:
+    found = answer(connection, flavor="coarse")
+    assert (found["levels"], found["domain"]["used"], found["domain"]["free"]) == ([BLOCK], 5, 7)
+    (block,) = found["domain"]["domains"]
+    assert (block["used"], block["free"], block["freeOnEmptyHosts"]) == (5, 7, 7)
+    assert [host["used"] for host in block["nodes"]] == [0], "nobody knows on which host"
 
 
 def test_the_largest_holes(connection: Connection) -> None:
