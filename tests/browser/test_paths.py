@@ -46,7 +46,7 @@ def test_a_placement_that_failed_names_the_closest_domains(visit: Visiting) -> N
     expect(closest.first).to_contain_text("block-2 / rack-4")
     expect(closest.first).to_contain_text("8 of 16 pods fit")
     closest.first.get_by_role("link").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Rack rack-4")
+    expect(page.get_by_role("heading", level=1)).to_have_text("rack-4 rack")
 
 
 def test_what_runs_says_where_and_who_went_for_it(visit: Visiting) -> None:
