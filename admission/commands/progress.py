@@ -26,7 +26,8 @@ class Progress:
     def __init__(self, status: Status | None, clock: Callable[[], float]) -> None:
         self._status = status
         self._clock = clock
-        self._said, self._at = "", float("-inf")
+        # What is over soon says nothing.
+        self._said, self._at = "", clock()
 
     def __call__(self, text: str) -> None:
         if self._status is not None:

@@ -21,7 +21,7 @@ from admission.commands.adopt.differences import Difference, Level, differences,
 from admission.commands.adopt.imports import Import, Impossible, Skipped, Verdict
 from admission.commands.adopt.mapping import rules
 from admission.commands.adopt.settings import converted
-from admission.commands.adopt.survey import Survey, survey
+from admission.commands.adopt.survey import KINDS, Survey, survey
 from admission.commands.adopt.takeover import Options, take_over
 from admission.commands.faults import IN_THE_WAY, REFUSED, USAGE, Fault, told
 from admission.commands.output import Form
@@ -77,7 +77,7 @@ def obstacles(found: Iterable[Difference], *, accept_losses: bool) -> str | None
 
 def counts(found: Survey) -> dict[str, int]:
     """How many objects of each kind there are, and how many workloads hold quota."""
-    numbers = {kind: len(objects) for kind, objects in found.objects.items() if objects}
+    numbers = {kind: len(objects) for _, kind, _ in KINDS if (objects := found.objects.get(kind))}
     held = [
         each
         for each in found.objects.get("Workload", ())

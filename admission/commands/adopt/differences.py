@@ -6,6 +6,7 @@ same is not mentioned. It must never call something supported because it does no
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -63,6 +64,8 @@ _UNREAD: Final = {
 #: Managers of fields that are Kueue itself.
 _KUEUES_MANAGERS: Final = ("kueue", "manager")
 _NAMED: Final = 3
+_FRAMEWORKS: Final = "integrations.frameworks["
+_QUOTED: Final = re.compile("'([^']+)'")
 
 
 def differences(found: Survey) -> list[Difference]:
@@ -86,7 +89,7 @@ def _installation(found: Survey) -> Iterator[Difference]:
         yield Difference(Level.BLOCKS, "Cluster", "", says)
     for manager in found.managers:
         name = f"{manager.namespace}/{manager.name}"
-        says = f"runs Kueue ({manager.image or 'no image'}, {manager.replicas} replicas); it is scaled to 0 and kept"
+        says = f"runs Kueue ({manager.image or 'no image'}, replicas: {manager.replicas}); it is scaled to 0 and kept"
         yield Difference(Level.NOTE, "Deployment", name, says)
     if found.webhooks and not found.managers:
         says = "asks for Kueue, but no Deployment behind it was found; stop it wherever it runs"
@@ -130,8 +133,12 @@ def _old_writers(obj: Object) -> set[str]:
 def _settings(found: Survey) -> Iterator[Difference]:
     for manager in found.managers:
         at = manager.settings_at or f"{manager.namespace}/{manager.name}"
-        if manager.settings or manager.gates:
-            for problem in converted(manager.settings, manager.gates)[1]:
+        problems = converted(manager.settings, manager.gates)[1] if manager.settings or manager.gates else ()
+        frameworks = [each for each in problems if each.startswith(_FRAMEWORKS)]
+        if frameworks:
+            yield _frameworks(found, at, frameworks)
+        for problem in problems:
+            if not problem.startswith(_FRAMEWORKS):
                 yield Difference(Level.LOST, "Configuration", at, problem)
     if found.managers:
         says = (
@@ -139,6 +146,20 @@ def _settings(found: Survey) -> Iterator[Difference]:
             "of --write-settings leave that off: muster.gpuPods.enabled"
         )
         yield Difference(Level.DIFFERS, "Configuration", "muster.gpuPods", says, GPU_PODS)
+
+
+def _frameworks(found: Survey, at: str, problems: Iterable[str]) -> Difference:
+    """Kueue's own settings enable all there are, so what counts is whether anybody uses them."""
+    named = ", ".join(match[1] for each in problems if (match := _QUOTED.search(each)))
+    is_used = bool(_foreign(found)) or any(
+        names.POD_SUSPENDING_PARENT in (pod["metadata"].get("annotations") or {}) for pod in found.pods
+    )
+    says = (
+        f"enables integrations for which Muster has no adapter, so that new jobs of these kinds run unqueued: {named}"
+    )
+    if not is_used:
+        says += "; no work of them is here now"
+    return Difference(Level.LOST if is_used else Level.NOTE, "Configuration", at, says, FRAMEWORK)
 
 
 # ------------------------------------------------------------------ queues and checks
@@ -227,19 +248,25 @@ def is_true(obj: Object, kind: str) -> bool:
     return any(each["type"] == kind and each["status"] == "True" for each in conditions)
 
 
-def _workloads(found: Survey) -> Iterator[Difference]:
+def _foreign(found: Survey) -> dict[str, list[Object]]:
+    """Workloads that have not finished and that no adapter leads, by the kind of their owner."""
     from admission.jobs.registry import ADAPTERS
 
     known = frozenset(kind for adapter in ADAPTERS for kind in adapter.kinds)
     foreign: dict[str, list[Object]] = {}
     for workload in found.objects.get("Workload", ()):
+        owners = [owner["kind"] for owner in workload["metadata"].get("ownerReferences") or ()]
+        if owners and not known.intersection(owners) and not is_true(workload, names.FINISHED):
+            foreign.setdefault(owners[0], []).append(workload)
+    return foreign
+
+
+def _workloads(found: Survey) -> Iterator[Difference]:
+    for workload in found.objects.get("Workload", ()):
         if is_true(workload, names.FINISHED):
             continue
         meta, status = workload["metadata"], workload.get("status") or {}
         name = f"{meta['namespace']}/{meta['name']}"
-        owners = [owner["kind"] for owner in meta.get("ownerReferences") or ()]
-        if owners and not known.intersection(owners):
-            foreign.setdefault(owners[0], []).append(workload)
         if status.get("clusterName") or status.get("nominatedClusterNames"):
             says = "is dispatched to another cluster, where nobody follows it any more"
             yield Difference(Level.LOST, "Workload", name, says, MULTIKUEUE)
@@ -248,7 +275,7 @@ def _workloads(found: Survey) -> Iterator[Difference]:
             yield Difference(Level.LOST, "Workload", name, "its job is not scaled any more while it runs", ELASTIC)
         if is_true(workload, names.EVICTED) and is_true(workload, names.QUOTA_RESERVED):
             yield Difference(Level.NOTE, "Workload", name, "is being evicted by Kueue; Muster completes that")
-    for kind, workloads in sorted(foreign.items()):
+    for kind, workloads in sorted(_foreign(found).items()):
         running = sum(is_true(each, names.QUOTA_RESERVED) for each in workloads)
         waiting = len(workloads) - running
         says = (

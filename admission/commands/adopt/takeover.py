@@ -63,9 +63,10 @@ async def take_over(client: Client, found: Survey, options: Options, say: Progre
         await _stop(client, manager, options.seconds, say)
         yield f"stopped Kueue: Deployment {manager.namespace}/{manager.name} has 0 replicas"
 
-    # 5. The CRDs are Muster's: the same kinds and objects.
-    await _hand_over_crds(client, found)
-    yield f"applied Muster's CRDs; all {sum(map(len, found.objects.values()))} objects stay"
+    # 5. The CRDs are Muster's: the same kinds and objects. Where Muster is installed by now it has brought its own.
+    if not found.muster_webhooks:
+        await _hand_over_crds(client, found)
+        yield f"applied Muster's CRDs; all {sum(map(len, found.objects.values()))} objects stay"
 
     # 6. Muster answers in Kueue's place, and only then Kueue's webhooks go.
     if not found.webhooks and not found.api_services:
@@ -126,7 +127,7 @@ async def _rewrite(client: Client, found: Survey, say: Progress) -> int:
 
 
 async def _rewrite_all(client: Client, plural: str, kind: str, say: Progress) -> int:
-    namespaced = next(each[2] for each in KINDS if each[0] == plural) if plural in {k[0] for k in KINDS} else False
+    namespaced = plural in {name for name, _, is_namespaced in KINDS if is_namespaced}
     resource = raw(names.GROUP, names.VERSION, plural, kind, namespaced=namespaced)
     objects = (await client.list(resource)).items
     limit = asyncio.Semaphore(_WRITES)

@@ -59,6 +59,7 @@ OF_JOB_SET = named("js", "team", metadata={"ownerReferences": [{"kind": "JobSet"
 OLD_CLIENT = {"managedFields": [{"manager": "argocd", "apiVersion": f"{KUEUE}/v1beta1"}]}
 OF_KUEUE = {"managedFields": [{"manager": "kueue-admission", "apiVersion": f"{KUEUE}/v1beta1"}]}
 
+ENABLED = "integrations: {frameworks: [batch/job, ray.io/rayjob, jobset.x-k8s.io/jobset]}"
 CASES: dict[str, tuple[Survey, set[tuple[str, str, str]]]] = {
     "nothing of Kueue": (Survey(), {("note", "Cluster", "")}),
     "a cluster that is the same": (
@@ -176,6 +177,20 @@ CASES: dict[str, tuple[Survey, set[tuple[str, str, str]]]] = {
         ),
         {("differs", "LocalQueue", "team/default"), ("differs", "WorkloadPriorityClass", "default")}
         | {("differs", "Topology", "racks"), ("differs", "Cohort", "a"), ("differs", "Cohort", "b")},
+    ),
+    "integrations that nobody uses": (
+        Survey(crds=(crd("v1beta2"),), managers=(Manager(deployment(), ENABLED, "ns/map"),)),
+        {("note", "Configuration", "ns/map"), ("note", "Deployment", "kueue-system/kueue-controller-manager")}
+        | {("differs", "Configuration", "muster.gpuPods")},
+    ),
+    "integrations that somebody uses": (
+        Survey(
+            crds=(crd("v1beta2"),),
+            managers=(Manager(deployment(), ENABLED, "ns/map"),),
+            objects={"Workload": (OF_JOB_SET,)},
+        ),
+        {("lost", "Configuration", "ns/map"), ("note", "Deployment", "kueue-system/kueue-controller-manager")}
+        | {("differs", "Configuration", "muster.gpuPods"), ("lost", "Workloads of", "JobSet")},
     ),
     "settings that Muster refuses": (
         Survey(
