@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick bench-large bench-core docs help setup control-plane demo test test-unit test-properties test-browser test-cluster soak lint format generate lock clean
+.PHONY: bench bench-quick bench-large bench-core bench-packing docs help setup control-plane demo test test-unit test-properties test-browser test-cluster soak lint format generate lock clean
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -62,6 +62,9 @@ bench-core: $(READY)  ## Decisions a second of the core, without an API server
 
 docs: $(READY)  ## The documentation as a site, in build/site; fails when a link leads nowhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+bench-packing: $(READY)  ## What fits, and where gangs land, by the packing of the flavor: on public traces, some minutes
+	$(BIN)/python -m benchmarks.packing
 
 lint: $(READY)  ## ruff, mypy --strict, import contracts, stale generated files
 	$(BIN)/ruff check .

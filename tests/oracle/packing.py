@@ -69,7 +69,8 @@ def least_harmful(levels: tuple[str, ...], nodes: list[Node], pod_set: PodSet, s
         total = 0
         for size, weight in sizes:
             before, after = (places(levels, inside, size, used) for used in ({}, {node.name: taken}))
-            price = weight * 2**50 // comes // max(1, sum(before.values()))
+            whole = sum(parts // 64 for parts in before.values())
+            price = weight * 2**50 // comes // 64 // max(1, whole)
             total += (sum(before.values()) - sum(after.values())) * price
         return total
 
@@ -77,7 +78,7 @@ def least_harmful(levels: tuple[str, ...], nodes: list[Node], pod_set: PodSet, s
 
 
 def places(levels: tuple[str, ...], nodes: list[Node], size: Size, used: Mapping[str, Mapping[str, int]]):
-    """How many of the size have a place in each domain of its level, or on each node."""
+    """The places of the size in each domain of its level, or on each node, in parts; less than a whole one is none."""
     like = PodSet(
         "",
         1,
@@ -86,13 +87,21 @@ def places(levels: tuple[str, ...], nodes: list[Node], size: Size, used: Mapping
         node_selector=size.node_selector,
         tolerations=size.tolerations,
     )
-    depth = len(levels) if size.level is None else levels.index(size.level) + 1
     found: dict[tuple[str, ...], int] = {}
+    if size.pods == 1:
+        for node in nodes:
+            taken = used.get(node.name, {})
+            parts = min(
+                64 * (node.allocatable.get(name, 0) - taken.get(name, 0)) // amount for name, amount in size.requests
+            )
+            found[(node.name,)] = parts if parts >= 64 and usable(node, like) else 0
+        return found
+    depth = levels.index(size.level) + 1
     for node in nodes:
         path = tuple(node.labels[level] for level in levels[:depth])
         fits = free_pods(node, like, used.get(node.name, {})) if usable(node, like) else 0
         found[path] = found.get(path, 0) + fits
-    return {path: fits // size.pods for path, fits in found.items()}
+    return {path: 64 * fits // size.pods if fits >= size.pods else 0 for path, fits in found.items()}
 
 
 def fit_on_devices(amounts: Sequence[int], devices: int, part: int) -> bool:

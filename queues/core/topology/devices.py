@@ -22,7 +22,7 @@ Held = Iterable[tuple[int, int]]
 
 #: Devices of one node at most; a resource that lies over more is taken as one pool, and so is one of larger amounts.
 _MOST_DEVICES: Final = 64
-_LARGEST: Final = 2**61
+_LARGEST: Final = 2**48
 
 
 class HeldOn(Protocol):
@@ -137,17 +137,17 @@ def _chosen(free: list[int], part: int, amount: int) -> list[int | None]:
     return [*unused[:wanted], None] if len(unused) < wanted or not wanted else list(unused[:wanted])
 
 
-def fits(free: Ints, part: Ints, amount: int) -> Ints:
-    """How many pods of this amount each node takes, by what is free on its devices (columns).
+def fits(free: Ints, part: Ints, amount: int, parts: int = 1) -> Ints:
+    """How many pods of this amount each node takes, by what is free on its devices (columns), in parts of a pod.
 
-    `part` is the size of a node's devices. A pod of more than that takes whole ones.
+    `part` is the size of a node's devices. A pod of more than that takes whole ones; a device that is too small for a
+    whole pod counts nothing.
     """
-    shares: Ints = (free // amount).sum(axis=1)
+    shares: Ints = (free // amount if parts == 1 else np.where(free < amount, 0, free * parts // amount)).sum(axis=1)
     if amount <= int(part.min(initial=amount)):
         return shares
-    each = np.maximum(part, 1)
-    wanted = -(-amount // each)
-    whole: Ints = ((free == part[:, None]) & (part[:, None] > 0)).sum(axis=1) // wanted
+    wanted = -(-amount // np.maximum(part, 1))
+    whole: Ints = ((free == part[:, None]) & (part[:, None] > 0)).sum(axis=1) * parts // wanted
     found: Ints = np.where(amount <= part, shares, whole)
     return found
 

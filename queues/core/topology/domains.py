@@ -7,6 +7,8 @@ domain (`placement` does), and never forgets what is taken because a node, a fla
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -32,6 +34,9 @@ from queues.core.topology.hosts import HostChanges, changes
 from queues.core.topology.sizes import Sizes
 from queues.core.topology.suitability import NodeDemand
 from queues.core.topology.tree import Tree, TreeKey
+
+#: Hosts that are compared by the harm that pods do there.
+_MOST_HOSTS: Final = 4096
 
 
 class Domains:
@@ -246,13 +251,16 @@ class Domains:
         is known to come, or no single host takes them.
         """
         kept, sizes = self._kept_tree(flavor), self.sizes.get(flavor)
-        coming = () if sizes is None else sizes.most_frequent()
+        coming = () if sizes is None else sizes.coming()
         if kept is None or not coming or not kept[0].key.ends_at_host:
             return None
         tree, counts_by_shape = kept
-        able = np.flatnonzero(room >= count)
+        able = _fullest(np.flatnonzero(room >= count), room)
         if not len(able) or len(tree.starts[-1]) != len(tree.slots):  # hosts of one name cannot be told apart
             return None
+        more = self._flavors[flavor].tolerations
+        if more:
+            coming = tuple([(replace(size, tolerations=(*size.tolerations, *more)), count) for size, count in coming])
         requests = with_pod(pod_set.node_requests)
         harms = harm(self._capacity, tree, counts_by_shape, coming, able, requests, count, emptied=simulate_empty)
         able = able[harms == harms.min()]
@@ -285,3 +293,10 @@ class Domains:
         used = {self._key_of(name) for name in self._flavors}
         for key in [key for key in self._trees if key not in used]:
             del self._trees[key]
+
+
+def _fullest(leaves: Ints, room: Ints) -> Ints:
+    """The fullest of these where there are very many, in their order."""
+    if len(leaves) <= _MOST_HOSTS:
+        return leaves
+    return np.sort(leaves[np.argsort(room[leaves], kind="stable")[:_MOST_HOSTS]])

@@ -24,11 +24,15 @@ Counted = Sequence[tuple[Size, int]]
 
 Flags = npt.NDArray[np.bool_]
 
-#: Prices are whole numbers: so much for all places together of a size that comes always. Sums of them fit into 64 bits.
+#: Places are counted in parts: what is left beyond the last whole place is worth something to other sizes.
+PARTS: Final = 64
+
+#: Prices are whole numbers: so much for all places of a size that comes always. Sums of them fit into 64 bits.
 _DEAREST: Final = 2**50
 
-#: More places than any node has.
+#: More places than any node has, and more of a resource than is ever counted in parts.
 _MOST_PLACES: Final = 2**20
+_MOST: Final = 2**55
 
 
 class Rooms:
@@ -38,6 +42,7 @@ class Rooms:
         self.free = free
         self.columns = columns
         self.devices: dict[ResourceName, tuple[Ints, Ints]] = {}
+        self._known: dict[tuple[ResourceName, int, int], Ints] = {}
 
     def without(self, requests: Amounts, pods: int) -> Rooms:
         """The same with so many pods on each."""
@@ -52,20 +57,31 @@ class Rooms:
             rooms.devices[resource] = (devices.without(free, part, amount, pods) if amount else free, part)
         return rooms
 
-    def places(self, requests: Sequence[tuple[ResourceName, int]]) -> Ints:
-        """How many such pods each takes."""
+    def places(self, requests: Sequence[tuple[ResourceName, int]], parts: int = 1) -> Ints:
+        """How many such pods each takes, in parts of a place; where it takes not even one, nothing."""
         found = np.full(self.free.shape[1], _MOST_PLACES, np.int64)
         for resource, amount in requests:
-            column = self.columns.get(resource)
-            if column is None:
-                found[:] = 0
-                continue
-            np.minimum(found, self.free[column] // amount, out=found)
-            view = self.devices.get(resource)
-            if view is not None:
-                free, part = view
-                np.minimum(found, devices.fits(free, part, amount), out=found, where=part > 0)
-        return np.maximum(found, 0, out=found)
+            np.minimum(found, self._by_one(resource, amount, parts), out=found)
+        found[found < parts] = 0
+        return found
+
+    def _by_one(self, resource: ResourceName, amount: int, parts: int) -> Ints:
+        """The same by one resource alone; sizes often ask for the same of it."""
+        known = self._known.get((resource, amount, parts))
+        if known is not None:
+            return known
+        column = self.columns.get(resource)
+        if column is None:
+            found = np.zeros(self.free.shape[1], np.int64)
+        else:
+            free = self.free[column]
+            found = free // amount if parts == 1 else np.minimum(free, _MOST) * parts // amount
+        view = self.devices.get(resource)
+        if view is not None:
+            on_device, part = view
+            np.minimum(found, devices.fits(on_device, part, amount, parts), out=found, where=part > 0)
+        self._known[resource, amount, parts] = found
+        return found
 
 
 def harm(
@@ -84,41 +100,51 @@ def harm(
     Cost: the sizes times the states that the nodes are in, and for gangs that stay together times the domains.
     """
     positions = tree.starts[-1][leaves]
-    needed = {*requests, *[resource for size, _ in sizes for resource, _ in size.requests]}
-    kinds = _kinds(capacity, tree, positions, needed, emptied=emptied)
+    resources = {*requests, *[resource for size, _ in sizes for resource, _ in size.requests]}
+    kinds = _kinds(capacity, tree, positions, resources, emptied=emptied)
     after = kinds.rooms.without(requests, pods)
     by_kind = np.zeros(kinds.rooms.free.shape[1], np.int64)
     harms = np.zeros(len(leaves), np.int64)
     comes = sum(weight for _, weight in sizes)
     for size, weight in sizes:
-        demand = NodeDemand(size.node_selector, size.affinity, size.tolerations)
-        counts = known.of(shape_of(dict(size.requests), demand, emptied=emptied))
-        lost = kinds.rooms.places(size.requests) - after.places(size.requests)
+        is_gang = size.pods > 1 and size.level in tree.key.levels
+        parts = 1 if is_gang else PARTS
+        lost = kinds.rooms.places(size.requests, parts) - after.places(size.requests, parts)
         lost[kinds.closed(capacity, size)] = 0
         if not lost.any():
             continue
+        demand = NodeDemand(size.node_selector, size.affinity, size.tolerations)
+        counts = known.of(shape_of(dict(size.requests), demand, emptied=emptied))
         share = weight * _DEAREST // comes
-        if size.level is not None and size.level in tree.key.levels:
-            harms += _gangs_lost(
-                tree, counts, size, leaves, np.where(counts.pods[positions] > 0, lost[kinds.of], 0), share
-            )
+        if not (is_gang or size.node_selector or size.affinity):
+            by_kind += lost * price(share, int(counts.pods.sum()))
             continue
-        price = share // max(1, int(counts.pods.sum()))
-        if size.node_selector or size.affinity:
-            harms += np.where(counts.pods[positions] > 0, lost[kinds.of], 0) * price
+        at_hosts = np.where(counts.pods[positions] > 0, lost[kinds.of], 0)
+        if is_gang:
+            harms += _harm_to_gangs(tree, counts, size, leaves, at_hosts, share)
         else:
-            by_kind += lost * price
+            harms += at_hosts * price(share, int(counts.pods.sum()))
     return harms + by_kind[kinds.of]
 
 
-def _gangs_lost(tree: Tree, counts: NodeCounts, size: Size, leaves: Ints, lost: Ints, share: int) -> Ints:
-    """The same for a gang: what counts are whole gangs that find a place inside one domain of its level."""
+def price(share: int, places: int) -> int:
+    """What a part of a place counts of a size that has so many places in all."""
+    return share // PARTS // max(1, places)
+
+
+def _harm_to_gangs(tree: Tree, counts: NodeCounts, size: Size, leaves: Ints, lost: Ints, share: int) -> Ints:
+    """The same for a gang: its places are whole domains of its level, `lost` are places of its single pods."""
     room, domain = tree.rolled_up(-1, counts.pods), leaves
     for level in range(len(tree.paths) - 2, tree.key.levels.index(size.level or "") - 1, -1):
         room = tree.rolled_up(level, room)
         domain = tree.parents(level)[domain]
-    gangs = room // size.pods
-    return (gangs[domain] - (room[domain] - lost) // size.pods) * (share // max(1, int(gangs.sum())))
+    before = room[domain]
+    return (_gangs(before, size.pods) - _gangs(before - lost, size.pods)) * price(share, int((room // size.pods).sum()))
+
+
+def _gangs(room: Ints, pods: int) -> Ints:
+    found: Ints = np.where(room >= pods, room * PARTS // pods, 0)
+    return found
 
 
 class _Kinds:
@@ -152,6 +178,5 @@ def _kinds(
     of = states.of_slots(tree.slots)[positions]
     is_used = np.zeros(states.count, np.bool_)
     is_used[of] = True
-    used = np.flatnonzero(is_used)
-    rows = states.rows[:, used]
+    rows = states.rows[:, np.flatnonzero(is_used)]
     return _Kinds((np.cumsum(is_used) - 1)[of], Rooms(rows[:-1], capacity.columns), rows[-1])

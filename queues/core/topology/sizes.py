@@ -7,18 +7,22 @@ is one size of many pods, pods that go anywhere are a size each. It never looks 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import nsmallest
 from typing import Final
 
-from queues.core.model import PodSet, Size, Uid
+from queues.core.model import POD_UNITS, PodSet, ResourceName, Size, Uid
 from queues.core.topology.capacity import with_pod
 
 #: So many started workloads are remembered.
 _REMEMBERED: Final = 2048
 
-#: So many sizes are told, the most frequent ones.
-MOST_SIZES: Final = 32
+#: So many sizes are told: those that come most often, and the largest, however seldom they come.
+MOST_FREQUENT: Final = 32
+LARGEST: Final = 16
+
+#: Precision of what a size is of the largest one.
+_FINE: Final = 2**20
 
 Counted = tuple[tuple[Size, int], ...]
 
@@ -52,6 +56,7 @@ class Sizes:
         self._weights: dict[Size, int] = {}
         self._changes = 0
         self._told: Counted = ()
+        self._total = 0
 
     def waits(self, uid: Uid, sizes: Counted) -> None:
         """The workload waits, with these sizes."""
@@ -88,11 +93,15 @@ class Sizes:
             self._started.appendleft(((size, count),))
             self._add(((size, count),), 1)
 
-    def most_frequent(self) -> Counted:
-        """The sizes that count most, and how much. Made anew once one in sixteen has changed; cost: the sizes."""
-        if self._changes * 16 > sum(count for _, count in self._told) or not self._told:
-            found = nsmallest(MOST_SIZES, self._weights.items(), key=lambda item: (-item[1], _order(item[0])))
-            self._told = tuple(found)
+    def coming(self) -> Counted:
+        """The sizes that count, and how much. Made anew once one in sixteen has changed; cost: the sizes."""
+        if self._changes * 16 > self._total or not self._told:
+            frequent = nsmallest(MOST_FREQUENT, self._weights.items(), key=lambda item: (-item[1], _order(item[0])))
+            most = _most(self._weights)
+            rest = self._weights.keys() - {size for size, _ in frequent}
+            large = nsmallest(LARGEST, rest, key=lambda size: (-_largeness(size, most), _order(size)))
+            self._told = (*frequent, *[(size, self._weights[size]) for size in large])
+            self._total = sum(count for _, count in self._told)
             self._changes = 0
         return self._told
 
@@ -109,3 +118,18 @@ class Sizes:
 def _order(size: Size) -> tuple[object, ...]:
     """Total, whatever the fields hold."""
     return (size.requests, size.pods, size.level or "", size.node_selector, repr(size.affinity), repr(size.tolerations))
+
+
+def _most(sizes: Iterable[Size]) -> dict[ResourceName, int]:
+    """What the largest asks of each resource, all its pods together."""
+    found: dict[ResourceName, int] = {}
+    for size in sizes:
+        for resource, amount in size.requests:
+            found[resource] = max(found.get(resource, 0), amount * size.pods)
+    return found
+
+
+def _largeness(size: Size, most: Mapping[ResourceName, int]) -> int:
+    """How near it comes to the largest, in the resource in which it comes nearest; that it is a pod says nothing."""
+    near = (amount * size.pods * _FINE // most[name] for name, amount in size.requests if name != POD_UNITS)
+    return max(near, default=0)

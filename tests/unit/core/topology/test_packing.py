@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from queues.core.model import HOSTNAME_LABEL, Node, Packing, PodSet, ResourceFlavor, Size, Topology, TopologyRequest
+from queues.core.model import (
+    HOSTNAME_LABEL,
+    Node,
+    Packing,
+    PodSet,
+    ResourceFlavor,
+    Size,
+    Taint,
+    Toleration,
+    Topology,
+    TopologyRequest,
+)
 from queues.core.topology import devices
 from queues.core.topology.domains import Domains
 from queues.core.topology.placement import NoPlacement, place
-from queues.core.topology.sizes import MOST_SIZES, Sizes, sizes_of
+from queues.core.topology.sizes import LARGEST, MOST_FREQUENT, Sizes, sizes_of
 from queues.core.topology.spread import shared_evenly
 
 GPU, SHARE = "nvidia.com/gpu", "example.com/gpu-milli"
@@ -197,6 +208,21 @@ def test_foresight(case: Foresight) -> None:
     assert placed(domains, case.pods) == case.want
 
 
+def test_what_the_flavor_tolerates_what_is_to_come_tolerates_too() -> None:
+    taint = Taint("nvidia.com/gpu", effect="NoSchedule")
+    domains = domains_of(Packing.FRAGMENTATION_AWARE, *(replace(each, taints=(taint,)) for each in FORESIGHT[0].nodes))
+    domains.flavor_changed(
+        ResourceFlavor(
+            "gpu",
+            topology="topo",
+            packing=Packing.FRAGMENTATION_AWARE,
+            tolerations=(Toleration("nvidia.com/gpu", "Exists"),),
+        )
+    )
+    coming(domains, WHOLE)
+    assert placed(domains, pods(1, 1)) == {"n2": 1}
+
+
 def test_without_anything_to_come_it_is_kueues_order() -> None:
     nodes = (node("b1/r1/n1", 8), node("b1/r1/n2", 12))
     assert placed(domains_of(Packing.FRAGMENTATION_AWARE, *nodes), pods(1, 1)) == {"n1": 1}
@@ -213,9 +239,9 @@ def test_what_waits_counts_until_it_is_gone() -> None:
     sizes = Sizes()
     sizes.waits("a", ((size(1), 3),))
     sizes.waits("a", ((size(2), 1),))
-    assert sizes.most_frequent() == ((size(2), 1),)
+    assert sizes.coming() == ((size(2), 1),)
     sizes.gone("a")
-    assert sizes.most_frequent() == ()
+    assert sizes.coming() == ()
 
 
 def test_what_was_started_counts_until_others_came_after_it() -> None:
@@ -223,16 +249,30 @@ def test_what_was_started_counts_until_others_came_after_it() -> None:
     sizes.remembered(((size(8), 1), (size(4), 1)))
     for index in range(2047):
         sizes.started(f"w{index}", ((size(1), 1),))
-    assert dict(sizes.most_frequent()) == {size(1): 2047, size(4): 1}
+    assert dict(sizes.coming()) == {size(1): 2047, size(4): 1}
 
 
 def test_the_most_frequent_sizes_are_told_and_equals_in_one_order() -> None:
     sizes, backwards = Sizes(), Sizes()
-    for index in range(MOST_SIZES + 10):
+    count = MOST_FREQUENT + LARGEST + 10
+    for index in range(count):
         sizes.waits(f"w{index}", ((size(index + 1), 1),))
-        backwards.waits(f"w{index}", ((size(MOST_SIZES + 10 - index), 1),))
-    assert sizes.most_frequent() == backwards.most_frequent()
-    assert len(sizes.most_frequent()) == MOST_SIZES
+        backwards.waits(f"w{index}", ((size(count - index), 1),))
+    assert sizes.coming() == backwards.coming()
+    assert len(sizes.coming()) == MOST_FREQUENT + LARGEST
+
+
+def test_a_large_size_is_told_however_seldom_it_comes() -> None:
+    sizes = Sizes()
+    for index in range(200):
+        sizes.waits(f"w{index}", ((size(index + 1), 2),))
+    gang = Size(((GPU, 1), ("pods", 1)), 1000, RACK)
+    sizes.waits("gang", ((gang, 1),))
+    sizes.waits("large", ((size(900), 1),))
+    told = dict(sizes.coming())
+    assert gang in told
+    assert size(900) in told
+    assert size(200) in told
 
 
 def test_pods_that_stay_together_are_one_size_and_others_each() -> None:
