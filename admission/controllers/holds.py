@@ -22,7 +22,8 @@ class Pace:
     """Writes a second and at once after a quiet time; seconds between two writes that only change the words.
 
     `patience`: seconds that a Workload waits before it is told why. Most start sooner, and the write is saved.
-    While more than `busy` decisions a second are written, whoever waits is told only after `busy_patience`.
+    While more than `busy` decisions a second are written, as the last `memory` seconds go, whoever waits is told only
+    after `busy_patience`.
     """
 
     rate: float = 20.0
@@ -30,8 +31,14 @@ class Pace:
     same_reason: float = 30.0
     crowded: float = 1.0
     patience: float = 1.0
-    busy: float = 5.0
+    busy: float = 2.0
+    memory: float = 3.0
     busy_patience: float = 300.0
+
+    @property
+    def busiest(self) -> float:
+        """However much was decided in a burst, its end is noticed within some seconds."""
+        return 3 * self.busy
 
 
 class Holds:
@@ -51,7 +58,7 @@ class Holds:
         self._not_before = 0.0
         self._tokens = float(pace.burst)
         self._at = 0.0
-        self._decisions, self._decided_at = 0.0, 0.0
+        self._rate, self._decided_at = 0.0, 0.0
 
     def put(self, uid: str, reason: Reason, now: float) -> None:
         """It waits, for this reason."""
@@ -70,16 +77,16 @@ class Holds:
 
     def decided(self, now: float) -> None:
         """A decision is being written: it goes before every reason."""
-        self._decisions = 1.0 + self._decisions_lately(now)
+        self._rate = min(self._pace.busiest, 1.0 / self._pace.memory + self._rate_now(now))
         self._decided_at = now
 
     def is_busy(self, now: float) -> bool:
         """Whether so many decisions were written lately that everything else has to stand back."""
-        return self._decisions_lately(now) > self._pace.busy
+        return self._rate_now(now) > self._pace.busy
 
-    def _decisions_lately(self, now: float) -> float:
-        """About as many as in the last second; old ones fade."""
-        return self._decisions * math.exp(min(0.0, self._decided_at - now))
+    def _rate_now(self, now: float) -> float:
+        """Decisions a second; old ones fade."""
+        return self._rate * math.exp(min(0.0, self._decided_at - now) / self._pace.memory)
 
     # ------------------------------------------------------------------ whose turn it is
 

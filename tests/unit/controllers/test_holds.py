@@ -96,12 +96,19 @@ def test_a_burst_of_reasons_is_spread() -> None:
 
 def test_while_decisions_are_written_reasons_are_not() -> None:
     made = waiting("u")
-    for _ in range(20):
+    for _ in range(1000):
         made.decided(NOW)
-    assert made.is_busy(NOW)
-    assert turns(made, NOW) == []
-    assert not made.is_busy(NOW + 2)
-    assert turns(made, NOW + 2) == ["u"]
+    assert made.is_busy(NOW + 2)
+    assert turns(made, NOW + 2) == []
+    assert not made.is_busy(NOW + 4)
+    assert turns(made, NOW + 4) == ["u"]
+
+
+def test_a_few_decisions_keep_nobody_waiting() -> None:
+    made = waiting("u")
+    for _ in range(5):
+        made.decided(NOW)
+    assert turns(made, NOW) == ["u"]
 
 
 def test_in_a_burst_without_end_everybody_is_told_at_last() -> None:
