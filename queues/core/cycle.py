@@ -6,6 +6,7 @@ call decides a whole burst. It reads no clock, writes nothing outside of the sta
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from queues.core.demand import flavors_of
@@ -80,7 +81,8 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
         line = cycle.strategy.line([*entries, *state.waiting.standing_with(heads)], state.books)
         # 7. Carry them out one after the other, as far as they still hold.
         for entry in line:
-            cycle.process(entry)
+            if not cycle.is_outrun(entry):
+                cycle.process(entry)
         cycle.give_back_kept()
     # 8. Keep domains for those who have waited long for one.
     cycle.keep_domains()
@@ -99,6 +101,10 @@ class _Cycle:
         self.plan: list[Decision | None] = []
         #: Where in the plan each of those stands who started in this call: no write has told of them yet.
         self._started: dict[Uid, int] = {}
+        #: The same of those who were asked to go.
+        self._asked: dict[Uid, int] = {}
+        #: How often each was withdrawn from there. Kueue's rules know circles, so somebody has to give in.
+        self._withdrawals: Counter[Uid] = Counter()
         #: Nobody else may start before the pods of those who did are ready.
         self.is_blocked = False
         #: Whether somebody of them was withdrawn in this round and may stand before those who are still to come.
@@ -143,6 +149,15 @@ class _Cycle:
         except Exception as error:
             raise Misjudged(record.uid) from error
 
+    def is_outrun(self, entry: Entry | Standing) -> bool:
+        """Whether somebody who was not judged yet goes before it; then it is judged again in the next round."""
+        waiting = self.state.waiting
+        if waiting.is_settled or isinstance(entry, Standing) or not (entry.fits_now or entry.can_wait):
+            return False
+        account = entry.queue.node.account
+        asks = [(account(unit), amount) for unit, amount in entry.assignment.usage.items()]
+        return waiting.is_outrun(entry.queue, self.strategy.turn(entry.queue, entry.record, asks))
+
     def process(self, entry: Entry | Standing) -> None:
         try:
             self._process(entry)
@@ -184,8 +199,10 @@ class _Cycle:
         assignments = entry.pod_set_assignments()
         checks = checks_of(queue.spec, assignments)
         admission = Admission(queue.name, assignments, self.now, admitted=not checks)
-        group = record.group
+        group, claim = record.group, record.claim
+        victims = [] if claim is None else list(claim.victims.values())
         self.state.admit(record, admission)
+        self._spare(victims)
         self.state.waiting.resume(queue, group)
         self._note_change(entry)
         self._started[record.uid] = len(self.plan)
@@ -219,12 +236,16 @@ class _Cycle:
         if self._is_affected(entry) and not self._works_still(entry):
             self._park_behind(entry, self._works_still)
             return
+        if entry.targets and self._withdrawals[record.uid] > 1:
+            self._park(entry, entry.reason(), None)
+            return
         told = [target for target in entry.targets if not self._withdraw(target.record)]
         if entry.targets and not told and self._fits_still(entry):
             self._start(entry)
             return
         for target in told:
             books.leave(target.record)
+            self._asked[target.record.uid] = len(self.plan)
             message = _message(record, queue, target)
             self.plan.append(Evict(target.record.uid, record.uid, queue.name, target.reason, message))
         victims = {target.record.uid: target.record for target in told}
@@ -242,9 +263,18 @@ class _Cycle:
         if position is None:
             return False
         self.plan[position] = None
+        self._withdrawals[target.uid] += 1
         self._has_withdrawn = True
         self.state.withdraw(target)
         return True
+
+    def _spare(self, victims: list[WorkloadRecord]) -> None:
+        """Room came from elsewhere before anybody was told to make it."""
+        for victim in victims:
+            position = self._asked.pop(victim.uid, None)
+            if position is not None:
+                self.plan[position] = None
+                self.state.books.stay(victim)
 
     def _wait_at_gates(self, entry: Entry) -> None:
         """Whoever keeps a gate closed decides when others may be evicted; until then nothing is kept for it."""

@@ -7,18 +7,19 @@ so that only those come forward whom it could help, and of many who want the sam
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush, heapreplace
 
 from queues.core.lacks import Lacks
 from queues.core.order import Group
-from queues.core.records import QueueRecord
+from queues.core.records import OrderKey, QueueRecord, WorkloadRecord
 from queues.core.tree import Account, Node
+from queues.core.usage_history import Level
 
 #: Compares as the line of a cycle does. None where that cannot be told beforehand: then nobody is kept waiting.
 Turn = tuple[object, ...]
-TurnOf = Callable[[QueueRecord, Group, Lacks], "Turn | None"]
+TurnOf = Callable[[QueueRecord, WorkloadRecord, Sequence[tuple[Account, int]]], "Turn | None"]
 
 NO_TURN: Turn = ()
 _SLACK = 64
@@ -29,16 +30,43 @@ class Ticket:
 
     __slots__ = ("group", "lacks", "queue", "turn")
 
-    def __init__(self, group: Group, queue: QueueRecord, lacks: Lacks, turn: Turn) -> None:
+    def __init__(self, group: Group, queue: QueueRecord, lacks: Lacks) -> None:
         self.group = group
         self.queue = queue
         self.lacks = lacks
-        self.turn = turn
+        self.turn = NO_TURN
 
     @property
     def is_valid(self) -> bool:
         group = self.group
         return group.ticket is self and group.is_parked and self.queue.order.groups.get(group.shape) is group
+
+    @property
+    def may_come(self) -> bool:
+        return any(account.usage <= most for account, most in self.lacks.ceilings)
+
+    @property
+    def comes_first(self) -> bool:
+        """Whether nobody comes before it in its own queue who may come forward as well."""
+        mine = self._place
+        return all(other._place >= mine for other in tickets_of(self.queue) if other.may_come)  # noqa: SLF001
+
+    @property
+    def _place(self) -> tuple[Level, OrderKey]:
+        head = self.group.head()
+        assert head is not None  # noqa: S101
+        return (self.group.level, head.key)
+
+    def turn_by(self, turn_of: TurnOf) -> Turn:
+        head, asks = self.group.head(), self.lacks.asks
+        turn = None if head is None or asks is None else turn_of(self.queue, head, asks)
+        return NO_TURN if turn is None else turn
+
+
+def tickets_of(queue: QueueRecord) -> list[Ticket]:
+    """Cost: the queue's groups."""
+    tickets = [group.ticket for group in queue.order.groups.values() if group.is_parked]
+    return [ticket for ticket in tickets if ticket is not None]
 
 
 _Entry = tuple[Turn, int, Ticket]
@@ -76,13 +104,24 @@ class Shelf:
         if best is None and aside:
             for _, entry in aside:
                 served.pop(entry[2].queue, None)
-            best = self._best(usage, turn_of, served, [])
+            aside.clear()
+            best = self._best(usage, turn_of, served, aside)
+            for heap, entry in aside:
+                heappush(heap, entry)
         if best is None:
             return None
         self._size -= 1
         ticket = heappop(best)[2]
         served[ticket.queue] = None
         return ticket
+
+    def next_turn(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> Turn | None:
+        """That of the next; None when there is nobody but those who were served already."""
+        aside: list[tuple[list[_Entry], _Entry]] = []
+        best = self._best(usage, turn_of, served, aside)
+        for heap, entry in aside:
+            heappush(heap, entry)
+        return None if best is None else best[0][0]
 
     def _best(
         self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None], aside: list[tuple[list[_Entry], _Entry]]
@@ -93,7 +132,7 @@ class Shelf:
         for index in range(len(mosts) - 1, bisect_left(mosts, usage) - 1, -1):
             heap = self._by_most[mosts[index]]
             before = len(heap)
-            while _has_fresh_top(heap, turn_of) and heap[0][2].queue in served:
+            while _has_fresh_top(heap, turn_of) and (heap[0][2].queue in served or not heap[0][2].comes_first):
                 aside.append((heap, heappop(heap)))
                 before -= 1
             self._size -= before - len(heap)
@@ -123,7 +162,7 @@ def _has_fresh_top(heap: list[_Entry], turn_of: TurnOf) -> bool:
         if not ticket.is_valid or ticket.turn is not turn:
             heappop(heap)
             continue
-        now = turn_of(ticket.queue, ticket.group, ticket.lacks) or NO_TURN
+        now = ticket.turn_by(turn_of)
         if now == turn:
             return True
         ticket.turn = now
@@ -142,8 +181,8 @@ class Shelves:
         self._fallen: dict[Node, dict[Account, None]] = {}
 
     def file(self, group: Group, queue: QueueRecord, lacks: Lacks, turn_of: TurnOf) -> None:
-        ticket = Ticket(group, queue, lacks, turn_of(queue, group, lacks) or NO_TURN)
-        group.ticket = ticket
+        ticket = group.ticket = Ticket(group, queue, lacks)
+        ticket.turn = ticket.turn_by(turn_of)
         shelves = self._of_tree.setdefault(queue.node.root, {})
         for account, most in lacks.ceilings:
             shelf = shelves.get(account)
@@ -184,20 +223,42 @@ class Shelves:
     def is_quiet(self) -> bool:
         return not self._fallen
 
-    def called(self, turn_of: TurnOf, awake: Container[Node]) -> Iterator[Ticket]:
-        """Who comes forward now: of each tree the next, or, where others are looked at anyway, all that may.
+    def trees(self) -> list[Node]:
+        """Where somebody may come forward."""
+        return list(self._fallen)
+
+    def next_turn(self, root: Node, turn_of: TurnOf) -> Turn | None:
+        shelves = self._of_tree.get(root, {})
+        turns = [
+            shelves[account].next_turn(account.usage, turn_of, self._served) for account in self._fallen.get(root, ())
+        ]
+        return min((turn for turn in turns if turn is not None), default=None)
+
+    def called(self, turn_of: TurnOf, crowded: Container[Node]) -> Iterator[Ticket]:
+        """Who comes forward now: of each tree the next, or, where many others are looked at anyway, all that may.
 
         Read it to its end; it goes on the next time until nobody may come forward any more.
         """
         for root in list(self._fallen):
-            accounts, shelves = self._fallen[root], self._of_tree.get(root, {})
-            everybody = root in awake
-            for account in list(accounts):
-                while (ticket := shelves[account].take(account.usage, turn_of, self._served)) is not None:
-                    yield ticket
-                    if ticket.turn and not everybody:
-                        break
-                else:
-                    del accounts[account]
-            if not accounts:
+            everybody = root in crowded
+            while (ticket := self._next(root, turn_of)) is not None:
+                yield ticket
+                if ticket.turn and not everybody:
+                    break
+            else:
                 del self._fallen[root]
+
+    def _next(self, root: Node, turn_of: TurnOf) -> Ticket | None:
+        """Of all accounts of the tree the next; whose queue was served already comes after all others."""
+        accounts, shelves = self._fallen[root], self._of_tree.get(root, {})
+        first: tuple[Turn, Account] | None = None
+        for account in accounts:
+            turn = shelves[account].next_turn(account.usage, turn_of, self._served)
+            if turn is not None and (first is None or turn < first[0]):
+                first = (turn, account)
+        for account in list(accounts) if first is None else [first[1]]:
+            ticket = shelves[account].take(account.usage, turn_of, self._served)
+            if ticket is not None:
+                return ticket
+            del accounts[account]
+        return None

@@ -11,17 +11,18 @@ from typing import Protocol
 
 from queues.core import tournament
 from queues.core.books import Books
-from queues.core.lacks import Lacks, Prospect
+from queues.core.lacks import Prospect
 from queues.core.model import FlavorResource, Preemption, PreemptionPolicy, Timestamp, Uid
 from queues.core.nomination import Entry, Preempting
-from queues.core.order import Group
 from queues.core.past_turns import by_past_use
 from queues.core.policy import FairSharing, Policy
 from queues.core.preemption import classical, fair
 from queues.core.preemption.candidates import Need, Target
 from queues.core.records import QueueRecord, Standing, WorkloadRecord
 from queues.core.shelves import Turn
-from queues.core.tree import is_flat
+from queues.core.tree import Account, is_flat
+
+Asks = Sequence[tuple[Account, int]]
 
 
 class Strategy(Preempting, Protocol):
@@ -29,8 +30,8 @@ class Strategy(Preempting, Protocol):
         """The entries in their turn. Usage may change while the result is read."""
         ...
 
-    def turn(self, queue: QueueRecord, group: Group, lacks: Lacks) -> Turn | None:
-        """Where in that line the head of a parked group would stand; None when only judging it could tell."""
+    def turn(self, queue: QueueRecord, record: WorkloadRecord, asks: Asks) -> Turn | None:
+        """Where in that line a workload stands with these amounts; None when that depends on who else does."""
         ...
 
     def prospect(
@@ -56,12 +57,11 @@ class Classical:
     def find_targets(self, need: Need, books: Books) -> list[Target]:
         return classical.find_targets(need, books, books.queue_at)
 
-    def turn(self, queue: QueueRecord, group: Group, lacks: Lacks) -> Turn | None:
-        head = group.head()
-        if head is None or lacks.asks is None or not is_flat(queue.node):
+    def turn(self, queue: QueueRecord, record: WorkloadRecord, asks: Asks) -> Turn | None:
+        if not is_flat(queue.node):
             return None
-        level = max(account.ahead.lowest_fit(amount)[0] for account, amount in lacks.asks)
-        workload = head.workload
+        level = max([account.ahead.lowest_fit(amount)[0] for account, amount in asks], default=0)
+        workload = record.workload
         return (level, -workload.priority if self._by_priority else 0, workload.queued_at, workload.uid)
 
     def prospect(
@@ -98,8 +98,8 @@ class Fair:
     def find_targets(self, need: Need, books: Books) -> list[Target]:
         return fair.find_targets(need, books, self._rules)
 
-    def turn(self, queue: QueueRecord, group: Group, lacks: Lacks) -> Turn | None:
-        del queue, group, lacks
+    def turn(self, queue: QueueRecord, record: WorkloadRecord, asks: Asks) -> Turn | None:
+        del queue, record, asks
         return None
 
     def prospect(
@@ -124,8 +124,8 @@ class Remembering:
     def find_targets(self, need: Need, books: Books) -> list[Target]:
         return self._rules.find_targets(need, books)
 
-    def turn(self, queue: QueueRecord, group: Group, lacks: Lacks) -> Turn | None:
-        del queue, group, lacks
+    def turn(self, queue: QueueRecord, record: WorkloadRecord, asks: Asks) -> Turn | None:
+        del queue, record, asks
         return None
 
     def prospect(

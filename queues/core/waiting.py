@@ -6,7 +6,7 @@ something happens that could help it; it never judges whether anything fits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from queues.core.activity import World, inactive_reason, why_barred
@@ -18,8 +18,11 @@ from queues.core.order import Group
 from queues.core.preemption.candidates import may_evict
 from queues.core.reasons import Code, Reason
 from queues.core.records import QueueRecord, Stage, Standing, WorkloadRecord
-from queues.core.shelves import Shelves, Turn, TurnOf
-from queues.core.tree import Node
+from queues.core.shelves import Shelves, Ticket, Turn, TurnOf, tickets_of
+from queues.core.tree import Account, Node
+
+#: With more candidates than this in a tree, it costs less to look at everybody at once.
+_CROWD = 4
 
 #: Stages in which a workload is counted as pending.
 PENDING = frozenset({Stage.QUEUED, Stage.BACKING_OFF, Stage.BARRED})
@@ -231,11 +234,34 @@ class Waiting:
         """Have those come forward for whom there may be enough by now."""
         if self._shelves.is_quiet:
             return
-        awake = {queue.node.root for queue in self.active if queue.is_active and queue.order.head() is not None}
-        for ticket in self._shelves.called(self.turn_of, awake):
-            lacks = ticket.group.lacks
-            self._wake(ticket.group, ticket.queue)
-            ticket.group.lacks = lacks
+        trees = dict.fromkeys(self._shelves.trees(), 0)
+        for queue in list(self.active):
+            root = queue.node.root
+            if root in trees and queue.is_active and queue.order.head() is not None:
+                trees[root] += 1
+                for ticket in tickets_of(queue):
+                    if ticket.may_come:  # one of these may come before the head
+                        self._come(ticket)
+        crowded = {root for root, awake in trees.items() if awake > _CROWD}
+        for ticket in self._shelves.called(self.turn_of, crowded):
+            self._come(ticket)
+
+    def _come(self, ticket: Ticket) -> None:
+        group, lacks = ticket.group, ticket.group.lacks
+        self._wake(group, ticket.queue)
+        group.lacks = lacks
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody may come forward any more for what was given back."""
+        return self._shelves.is_quiet
+
+    def is_outrun(self, queue: QueueRecord, turn: Turn | None) -> bool:
+        """Whether somebody else may come forward whose turn is before this."""
+        if turn is None:
+            return False
+        earliest = self._shelves.next_turn(queue.node.root, self.turn_of)
+        return earliest is not None and earliest < turn
 
     def _queues_of(self, root: Node) -> Iterator[QueueRecord]:
         below = [root]
@@ -367,5 +393,5 @@ def _by_root(queues: Mapping[QueueRecord, set[FlavorResource] | None]) -> dict[N
     return found
 
 
-def _no_turn(_queue: QueueRecord, _group: Group, _lacks: Lacks) -> Turn | None:
+def _no_turn(_queue: QueueRecord, _record: WorkloadRecord, _asks: Sequence[tuple[Account, int]]) -> Turn | None:
     return None

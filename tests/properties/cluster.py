@@ -5,6 +5,7 @@ It feeds a `State` through events alone and keeps the whole history, so that it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from hypothesis import note
@@ -50,11 +51,14 @@ class Cluster:
     plans: list[Plan] = field(default_factory=list)
     #: What the last decision gave and took back again before anybody heard of it.
     withdrawn: list[Holder] = field(default_factory=list)
+    #: Hears of every event.
+    tell_of: Callable[[str], None] | None = note
 
     # ---- what happens
 
     def tell(self, event: Event) -> None:
-        note(f"    {event}")
+        if self.tell_of is not None:
+            self.tell_of(f"    {event}")
         self.history.append(event)
         self.state.apply(event)
 

@@ -1,0 +1,53 @@
+"""Two hundred thousand steps in every run of the tests, five million in a soak, without a broken promise.
+
+`MUSTER_STORM_STEPS` sets another number of steps, `MUSTER_STORM_SEED` where the seeds of a soak begin.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from queues.core.policy import FairSharing, FairStrategy, Policy
+from tests.properties.storms import FLAVORS, Climate, Storm
+
+IS_SOAK = os.environ.get("MUSTER_PROPERTIES") == "soak"
+STEPS = int(os.environ.get("MUSTER_STORM_STEPS", "5000000" if IS_SOAK else "200000"))
+#: The same in every run of the tests, new ones in a soak.
+SEED = int(os.environ.get("MUSTER_STORM_SEED", str(int(time.time())) if IS_SOAK else "1"))
+STEPS_OF_A_STORM = 1000
+#: One of so many storms is played again.
+REPLAYED = 10
+
+DEEP = ("root", "left", "right", "deep")
+FAIR = Policy(fair_sharing=FairSharing((FairStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)))
+CLIMATES = {
+    "flat, no preemption": Climate(preempts=False),
+    "flat": Climate(),
+    "flat, limits, two flavors": Climate(limits=True, flavors=FLAVORS),
+    "deep": Climate(cohorts=DEEP),
+    "deep, limits, StrictFIFO": Climate(cohorts=DEEP, limits=True, strict=True),
+    "fair, flat": Climate(FAIR),
+    "fair, deep, limits": Climate(FAIR, cohorts=DEEP, limits=True),
+    "fair, no preemption": Climate(FAIR, preempts=False, limits=True),
+}
+STORMS = -(-STEPS // (STEPS_OF_A_STORM * len(CLIMATES)))
+
+
+@pytest.mark.parametrize("climate", CLIMATES.values(), ids=CLIMATES.keys())
+def test_promises_hold_in_long_histories(climate):
+    steps = 0
+    for number in range(STORMS):
+        storm = Storm(SEED + number, climate)
+        try:
+            for _ in range(STEPS_OF_A_STORM):
+                storm.step()
+            if number % REPLAYED == 0:
+                storm.check_replay()
+        except BaseException as broken:
+            broken.add_note(f"seed {SEED + number}, step {storm.steps}")
+            raise
+        steps += storm.steps
+    assert steps * len(CLIMATES) >= STEPS

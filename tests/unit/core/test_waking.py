@@ -1,0 +1,160 @@
+"""What is given back is offered to those whom it could help, in their turn, and costs nobody else a look."""
+
+from __future__ import annotations
+
+import pytest
+
+from queues.core import cycle
+from queues.core.nomination import nominate
+from queues.core.policy import FairSharing, Policy
+from queues.core.tree import Account
+from tests.builders import ANY, LOWER, admitted, cluster_queue, evicted, workload
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Who was judged, in order."""
+    seen: list[str] = []
+
+    def judge(state, record, *rest):
+        seen.append(record.uid)
+        return nominate(state, record, *rest)
+
+    monkeypatch.setattr(cycle, "nominate", judge)
+    return seen
+
+
+def crowd(play, policy=None, *, queues=20, **kinds):
+    """All quota is in use, and in each queue a small and a large workload wait."""
+    made = play(policy)
+    for number in range(queues):
+        queue = cluster_queue(f"q{number}").cohort("c").gpus(1)
+        made.queues(queue.within(LOWER).reclaim(ANY) if kinds.get("preempting") else queue)
+    made.submit(*[workload(f"r{number}").queue(f"q{number}").priority(2) for number in range(queues)])
+    assert len(admitted(made.run())) == queues
+    made.submit(*[workload(f"large{number}").queue(f"q{number}").gpus(3).priority(2) for number in range(queues)])
+    made.submit(*[workload(f"small{number}").queue(f"q{number}") for number in range(queues)])
+    assert admitted(made.run()) == []
+    return made
+
+
+@pytest.mark.parametrize("preempting", [False, True], ids=["no preemption", "preemption"])
+def test_one_is_judged_for_what_only_one_can_have(play, judged, preempting):
+    made = crowd(play, preempting=preempting)
+    del judged[:]
+    made.finish("r7")
+    assert admitted(made.run()) == ["small7"], "who stays within its own quota goes first"
+    assert set(judged) <= {"small7", "large7"}, "the others keep waiting"
+
+
+def test_who_waits_for_more_is_judged_when_there_is_enough(play, judged):
+    made = crowd(play, queues=4)
+    made.finish("small0", "small1", "small2", "small3", "r0", "r1")
+    made.run()
+    del judged[:]
+    made.finish("r2")
+    assert admitted(made.run()) == ["large0"]
+    assert judged == ["large0"]
+
+
+def test_in_each_round_a_queue_has_one_turn(play):
+    made = play().queues(cluster_queue("a").cohort("c").gpus(0), cluster_queue("b").cohort("c").gpus(2))
+    made.submit(workload("r").queue("b").gpus(2))
+    made.run()
+    made.submit(*[workload(name).queue("a").at(1.0 + n) for n, name in enumerate(["a1", "a2"])])
+    made.submit(workload("b1").queue("b").at(9.0))
+    made.run()
+    made.finish("r")
+    assert admitted(made.run()) == ["b1", "a1"]
+
+
+def test_a_newcomer_takes_its_turn_among_those_who_wait(play):
+    made = play().queues(
+        *[cluster_queue(name).cohort("c").gpus(1) for name in "ab"], cluster_queue("n").cohort("c").gpus(0)
+    )
+    made.submit(workload("r").queue("a").gpus(2))
+    made.run()
+    made.submit(workload("a1").queue("a").gpus(2).priority(1), workload("b1").queue("b").gpus(2).priority(1))
+    made.run()
+    made.finish("r")
+    made.submit(workload("low").queue("n"))
+    assert admitted(made.run()) == ["a1"], "the newcomer would borrow and is worth less"
+    made.finish("a1")
+    made.submit(workload("high").queue("n").gpus(2).priority(2))
+    assert admitted(made.run()) == ["high"]
+
+
+def test_a_larger_one_of_the_same_queue_that_comes_first_is_not_passed_over(play):
+    """`big` borrows, so its turn comes late in the line, but in its own queue it comes first."""
+    made = play().queues(cluster_queue("a").cohort("c").gpus(1), cluster_queue("b").cohort("c").gpus(3))
+    made.submit(workload("r").queue("b").gpus(4))
+    made.run()
+    made.submit(workload("big").queue("a").gpus(4).priority(1), workload("tiny").queue("a"))
+    made.run()
+    made.finish("r")
+    assert admitted(made.run()) == ["big"]
+
+
+def test_what_starts_in_the_own_queue_meanwhile_counts_as_what_could_be_evicted(play):
+    """3 GPUs would come from `low` once it runs, and 1 more is given back elsewhere."""
+    made = play().queues(cluster_queue("a").cohort("c").gpus(4).within(LOWER), cluster_queue("b").cohort("c").gpus(2))
+    made.submit(workload("r1").queue("b").gpus(3), workload("r2").queue("b").gpus(1), workload("r3").queue("b").gpus(2))
+    made.run()
+    made.submit(workload("big").queue("a").gpus(4).priority(1), workload("low").queue("a").gpus(3))
+    made.run()
+    made.finish("r1")
+    assert admitted(made.run()) == ["low"]
+    made.finish("r2")
+    assert evicted(made.run()) == ["low"]
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(fair_sharing=FairSharing())], ids=["classical", "fair"])
+def test_all_that_is_given_back_at_once_is_used_at_once(play, policy):
+    made = crowd(play, policy)
+    made.finish(*[f"r{number}" for number in range(20)])
+    plan = made.run()
+    assert sum(made.used(f"q{number}") for number in range(20)) == 20
+    assert len(admitted(plan)) >= 7
+
+
+# ------------------------------------------------------------------ ceilings
+
+
+def account(subtree, usage, parent=None, *, limit=None, private=0):
+    made = Account()
+    made.subtree, made.usage, made.parent, made.borrowing_limit, made.private = subtree, usage, parent, limit, private
+    return made
+
+
+def test_what_is_available_has_no_ceiling():
+    root = account(10, 4)
+    assert account(5, 4, root).ceilings_for(6) == []
+
+
+def test_the_root_is_what_has_to_fall():
+    root = account(10, 8)
+    assert account(5, 4, root).ceilings_for(3) == [(root, 7)]
+
+
+def test_the_limit_that_leaves_least_is_what_has_to_fall():
+    root = account(10, 4)
+    queue = account(5, 4, root, limit=2)
+    assert queue.ceilings_for(5) == [(queue, 2)]
+
+
+def test_below_the_limit_any_fall_of_what_is_private_may_help():
+    root = account(10, 8)
+    queue = account(5, 4, root, private=2)
+    assert queue.ceilings_for(3) == [(root, 7), (queue, 3)]
+
+
+@pytest.mark.parametrize("amount", range(1, 12))
+@pytest.mark.parametrize(("private", "limit"), [(0, None), (0, 2), (3, None), (3, 2)])
+def test_a_ceiling_is_kept_exactly_when_it_is_available(amount, private, limit):
+    """With one account below the root: what is over a ceiling does not fit."""
+    for used in range(8):
+        root = account(9, max(0, used - private) + 2)
+        queue = account(6, used, root, limit=limit, private=private)
+        found = queue.ceilings_for(amount)
+        assert (found == []) == (amount <= queue.available)
+        assert all(one.usage > most for one, most in found)
