@@ -161,7 +161,7 @@ def test_refusals_are_pages_too(client: Client) -> None:
     refused = client("team").get("/")
     assert "list clusterqueues" in Text(refused.text).text
     assert 'name="namespace"' in refused.text, "the way to what they may see"
-    assert "there is no ClusterQueue" in Text(client("admin").get("/queues/none").text).text
+    assert "There is no ClusterQueue" in Text(client("admin").get("/queues/none").text).text
     unknown = client("stranger").get("/")
     assert (unknown.status_code, unknown.headers["WWW-Authenticate"]) == (401, 'Bearer realm="muster"')
     assert "text/html" in unknown.content_type
