@@ -55,7 +55,9 @@ class Inbox:
             await asyncio.sleep(0)
         elif not self._items:
             try:
-                await asyncio.wait_for(self._arrived.wait(), seconds)
+                # Not `wait_for`: until Python 3.12 it forgets that it was cancelled when something arrives just then.
+                async with asyncio.timeout(seconds):
+                    await self._arrived.wait()
             except TimeoutError:
                 return
         if self._last > _BURST and len(self._items) < self._most:

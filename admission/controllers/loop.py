@@ -203,7 +203,8 @@ class Controller:
         if self._recalled is None:
             return
         try:
-            rows = await asyncio.wait_for(asyncio.wrap_future(self._recalled), _LONGEST_RECALL)
+            async with asyncio.timeout(_LONGEST_RECALL):
+                rows = await asyncio.wrap_future(self._recalled)
         except TimeoutError:
             log.warning("the journal does not say in time what was used lately; the statuses of LocalQueues do")
             return

@@ -34,6 +34,9 @@ from admission.settings import LeaderElection
 
 logger = logging.getLogger(__name__)
 
+#: Seconds after which a task that goes on although it was cancelled is cancelled again.
+_CANCELLED_AGAIN = 1.0
+
 
 class LeaseLostError(Exception):
     """The Lease could not be renewed in time: another may hold it, so the work was stopped."""
@@ -195,10 +198,12 @@ async def lead(
 
 
 async def _ended(task: asyncio.Future[None] | None) -> None:
-    if task is not None and not task.done():
+    """Cancels the task until it has ended: whatever it waits for may have taken a single cancellation for its own."""
+    while task is not None and not task.done():
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await asyncio.wait({task}, timeout=_CANCELLED_AGAIN)
+    if task is not None and not task.cancelled():
+        task.exception()  # who waits for the task's end does not want its fault
 
 
 def _spec(record: Any) -> dict[str, Any]:
