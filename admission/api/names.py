@@ -68,6 +68,9 @@ IS_GROUP_WORKLOAD: Final = "kueue.x-k8s.io/is-group-workload"
 # ------------------------------------------------------------------ written by the queueing system
 
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
+JOB_OWNER_GVK: Final = "kueue.x-k8s.io/job-owner-gvk"
+JOB_OWNER_NAME: Final = "kueue.x-k8s.io/job-owner-name"
+COMPONENT_WORKLOAD_INDEX: Final = "kueue.x-k8s.io/component-workload-index"
 PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
 CLUSTER_QUEUE_LABEL: Final = "kueue.x-k8s.io/cluster-queue-name"
 LOCAL_QUEUE_LABEL: Final = "kueue.x-k8s.io/local-queue-name"
@@ -87,6 +90,11 @@ DEFAULT_WORKLOAD_PRIORITY_CLASS: Final = "default"
 DEFAULT_POD_SET: Final = "main"
 POD_INTEGRATION: Final = "pod"
 JOB_INTEGRATION: Final = "batch/job"
+DEPLOYMENT_INTEGRATION: Final = "deployment"
+STATEFUL_SET_INTEGRATION: Final = "statefulset"
+LEADER_WORKER_SET_INTEGRATION: Final = "leaderworkerset.x-k8s.io/leaderworkerset"
+#: Queued by their pods, so that these have to be queued as well.
+SERVING_INTEGRATIONS: Final = (DEPLOYMENT_INTEGRATION, STATEFUL_SET_INTEGRATION, LEADER_WORKER_SET_INTEGRATION)
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"

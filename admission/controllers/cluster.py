@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from admission.api import core, devices, kueue, names
@@ -19,7 +20,7 @@ from admission.controllers.look import Look
 from admission.controllers.node_health import NodeHealth
 from admission.controllers.rules import Facts, Ownership
 from admission.controllers.store import Change, Key, key_of
-from admission.controllers.tables import Tables
+from admission.controllers.tables import OF_INTEGRATIONS, Tables
 from admission.controllers.units import Units
 from admission.controllers.values import Values
 from admission.jobs.device_claims import measures_of_class
@@ -105,7 +106,8 @@ class Cluster:
             "LimitRange": self._limit_range,
             "Node": self._node,
             "Pod": self._pod,
-            "Job": self._job,
+            "Job": partial(self._job, "Job"),
+            **{each.kind: partial(self._job, each.kind) for each in OF_INTEGRATIONS.values()},
             "Workload": self._workload,
         }
 
@@ -429,9 +431,9 @@ class Cluster:
         self._place(pod, there=True)
         return known is not (pod.metadata.uid in self._placed)
 
-    def _job(self, change: Change[Any]) -> None:
-        job = change.either
-        self.dirty.units.update(dict.fromkeys(self.units.member_changed("Job", key_of(job), change.after)))
+    def _job(self, kind: str, change: Change[Any]) -> None:
+        key = key_of(change.either)
+        self.dirty.units.update(dict.fromkeys(self.units.member_changed(kind, key, change.after)))
 
     # ------------------------------------------------------------------ workloads
 

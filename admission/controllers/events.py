@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from admission.api import core, meta
+from admission.controllers.tables import OF_INTEGRATIONS
 from admission.jobs.effects import Severity, Tell
 from admission.kube.client import Client
 from admission.kube.errors import ApiError
@@ -23,7 +24,7 @@ from admission.kube.resources import EVENTS
 log = logging.getLogger(__name__)
 
 COMPONENT = "muster"
-_API_VERSIONS = {"Pod": "v1", "Job": "batch/v1"}
+_API_VERSIONS = {"Pod": "v1", "Job": "batch/v1", **{each.kind: each.api_version for each in OF_INTEGRATIONS.values()}}
 _KUEUE = "kueue.x-k8s.io/v1beta2"
 _LONGEST_MESSAGE = 1024
 

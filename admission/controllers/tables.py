@@ -49,16 +49,23 @@ DEVICES: tuple[Resource[Any], ...] = (
     resources.RESOURCE_CLAIMS,
 )
 
+#: Objects of job kinds that are followed only where their integration is enabled.
+OF_INTEGRATIONS: dict[str, Resource[Any]] = {
+    names.STATEFUL_SET_INTEGRATION: resources.STATEFUL_SETS,
+    names.LEADER_WORKER_SET_INTEGRATION: resources.LEADER_WORKER_SETS,
+}
+
 #: Everything that is written to, by kind.
-WRITTEN: dict[str, Resource[Any]] = {each.kind: each for each in (*REQUIRED, *OPTIONAL)}
+WRITTEN: dict[str, Resource[Any]] = {each.kind: each for each in (*REQUIRED, *OPTIONAL, *OF_INTEGRATIONS.values())}
 
 
 def optional(settings: Settings) -> tuple[Resource[Any], ...]:
     """What to follow besides `REQUIRED`, under these settings."""
+    jobs = tuple(each for name, each in OF_INTEGRATIONS.items() if name in settings.integrations.enabled)
     if not resource_of_class(settings):
-        return OPTIONAL
+        return (*OPTIONAL, *jobs)
     slices = (resources.RESOURCE_SLICES,) if measures_of_class(settings) else ()
-    return (*OPTIONAL, *DEVICES, *slices)
+    return (*OPTIONAL, *jobs, *DEVICES, *slices)
 
 
 class Tables:
@@ -111,6 +118,7 @@ class Tables:
             "LimitRange": self.limit_ranges,
             "Node": self.nodes,
             "Job": self.jobs,
+            **{each.kind: Table[Any]() for each in OF_INTEGRATIONS.values()},
             "Pod": self.pods,
             "Workload": self.workloads,
         }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
-from admission.api import batch, core, devices, kueue
+from admission.api import apps, batch, core, devices, kueue, leader_worker_sets
 
 T = TypeVar("T")
 
@@ -58,6 +58,10 @@ RESOURCE_CLAIM_TEMPLATES: Final = Resource(
     _DEVICES, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, devices.ResourceClaimTemplate
 )
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", True, batch.Job)
+STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", True, apps.StatefulSet)
+LEADER_WORKER_SETS: Final = Resource(
+    leader_worker_sets.GROUP, "v1", "leaderworkersets", "LeaderWorkerSet", True, leader_worker_sets.LeaderWorkerSet
+)
 
 WORKLOADS: Final = Resource(_KUEUE, "v1beta2", "workloads", "Workload", True, kueue.Workload)
 CLUSTER_QUEUES: Final = Resource(_KUEUE, "v1beta2", "clusterqueues", "ClusterQueue", False, kueue.ClusterQueue)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from admission.api import meta
-from admission.api.names import NAMESPACE_NAME_LABEL
+from admission.api.names import NAMESPACE_NAME_LABEL, POD_INTEGRATION, SERVING_INTEGRATIONS
 from admission.settings import cipher_suites, gates
 from admission.settings.durations import Seconds
 
@@ -151,6 +151,12 @@ class Integrations(Section, frozen=True):
     frameworks: tuple[str, ...] = ("batch/job",)
     external_frameworks: tuple[str, ...] = ()
     label_keys_to_copy: tuple[str, ...] = ()
+
+    @property
+    def enabled(self) -> frozenset[str]:
+        """The frameworks, with pods where something is queued by its pods."""
+        named = frozenset(self.frameworks)
+        return named | {POD_INTEGRATION} if named.intersection(SERVING_INTEGRATIONS) else named
 
 
 class MultiKueueExternalFramework(Section, frozen=True):
