@@ -74,9 +74,9 @@ async def _run(side: Side, divisor: int) -> Run:
                 await door.create(f"/apis/{scenarios.API}/resourceflavors", body, "resourceflavors")
             for queue in queues:
                 for body in scenarios.queue_objects(scenario, queue):
-                    await door.create(_path(body), body, body["kind"])
+                    await door.create(path(body), body, body["kind"])
             say(f"restart: {sum(counts)} workloads are being stored for {side.name}")
-            await _store(plane, _workloads(counts, queues))
+            await store(plane, workloads(counts, queues))
             _, content = await door.ask("GET", f"/apis/{scenarios.API}/workloads?limit=1")
             version = json.loads(content)["metadata"]["resourceVersion"]
             before = measure.usage(server)
@@ -93,7 +93,7 @@ def _as_dict(scenario: Scenario) -> dict[str, Any]:
     return {name: getattr(scenario, name) for name in Scenario.__slots__}
 
 
-def _path(body: dict[str, Any]) -> str:
+def path(body: dict[str, Any]) -> str:
     match body["kind"]:
         case "Namespace":
             return "/api/v1/namespaces"
@@ -113,7 +113,7 @@ async def _first_admission(door: Door, version: str) -> float:
                 return time.monotonic()
 
 
-def _workloads(counts: tuple[int, ...], queues: list[scenarios.Queue]) -> Iterator[tuple[str, dict[str, Any]]]:
+def workloads(counts: tuple[int, ...], queues: list[scenarios.Queue]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Finished, running and pending ones, spread over the queues, each as stored and under its key."""
     small = _QUEUES.classes[0]
     for kind, count in zip(("finished", "running", "pending"), counts, strict=True):
@@ -150,7 +150,7 @@ def _status(queue: str, *, is_finished: bool) -> dict[str, Any]:
     }
 
 
-async def _store(plane: ControlPlane, objects: Iterator[tuple[str, dict[str, Any]]]) -> None:
+async def store(plane: ControlPlane, objects: Iterator[tuple[str, dict[str, Any]]]) -> None:
     """Straight into etcd, many at a time."""
 
     def coded(text: str) -> str:

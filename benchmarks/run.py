@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from benchmarks import contestants, core, gangs, racks, report, restart, scenarios, scheduling, webhooks
+from benchmarks import contestants, core, gangs, load, racks, report, restart, scenarios, scheduling, webhooks
 from benchmarks.contestants import MUSTER, PEER
 from benchmarks.report import Figure
 
@@ -24,6 +24,7 @@ OTHERS: dict[str, Callable[[int, list[str]], list[Figure]]] = {
     "racks": racks.figures,
     "webhook": webhooks.figures,
     "restart": restart.figures,
+    "load": load.figures,
 }
 
 

@@ -90,8 +90,10 @@ class WatchEvent:
 
 
 class _Page(msgspec.Struct):
-    metadata: ListMeta = ListMeta()
-    items: list[msgspec.Raw] = []
+    """What lacks either is no list: nothing may be taken for deleted because of it."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None
 
 
 class _Event(msgspec.Struct):
@@ -186,7 +188,7 @@ class Client:
                 following = asyncio.create_task(self.raw("GET", path, query={**query, "continue": token}))
             try:
                 await asyncio.sleep(0)
-                items.extend(found for raw in page.items if (found := readable(resource, raw)) is not None)
+                items.extend(found for raw in page.items or () if (found := readable(resource, raw)) is not None)
             except BaseException:
                 if following is not None:
                     following.cancel()

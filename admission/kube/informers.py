@@ -26,7 +26,10 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.2
-_LONGEST_PAUSE: Final = 30.0
+#: Nothing is decided during a pause, so it may not be long.
+_LONGEST_PAUSE: Final = 10.0
+#: A watch that was open for so many seconds breaks as if it were the first to do so.
+_STEADY: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +122,18 @@ class Informer(Generic[T]):
                 logger.info("the watch is too old, listing again", extra={"kind": self.resource.kind})
                 self._lose()
                 self._version = None
-            except ApiError as error:
-                if self._followed_for() > pause:
+            except (ApiError, msgspec.DecodeError) as error:
+                if self._followed_for() > _STEADY:
                     pause = _FIRST_PAUSE
                 self._lose()
-                self.is_refused = error.status in {403, 404}
-                if error.status in {400, 401, 403, 404, 410}:
+                asked = 0.0
+                if isinstance(error, ApiError):
+                    self.is_refused = error.status in {403, 404}
+                    asked = error.retry_after or 0.0
+                if not isinstance(error, ApiError) or error.status in {400, 401, 403, 404, 410}:
+                    # What is no answer of an API server, as from a proxy before it, says nothing of what there is.
                     self._version = None
-                wait = max(random.uniform(pause / 2, pause), error.retry_after or 0.0)  # noqa: S311  # jitter
+                wait = max(random.uniform(pause / 2, pause), asked)  # noqa: S311  # jitter
                 level = logging.INFO if pause == _FIRST_PAUSE else logging.WARNING
                 logger.log(
                     level,
@@ -134,7 +141,7 @@ class Informer(Generic[T]):
                     extra={"kind": self.resource.kind, "error": str(error), "seconds": round(wait, 2)},
                 )
                 # Where the API server asks for a pause, it gets it.
-                await self._rest(wait, may_be_nudged=error.retry_after is None)
+                await self._rest(wait, may_be_nudged=not asked)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             pause = _FIRST_PAUSE

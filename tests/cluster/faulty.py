@@ -57,11 +57,15 @@ class Swallow:
     """It is carried out, and the answer is lost."""
 
 
+class Page:
+    """A page for people, as some proxy may send it: it is no answer, but has the status of one."""
+
+
 class Expired:
     """A watch that opens and says that its version is too old."""
 
 
-Fault = Answer | Hang | Cut | Swallow | Expired | None
+Fault = Answer | Hang | Cut | Swallow | Page | Expired | None
 
 
 def nothing(_: Asked) -> Fault:
@@ -153,6 +157,7 @@ class Faulty:
         if instead is not None:
             return instead
         headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        headers["Accept-Encoding"] = "identity"
         url = self.plane.server + request.path_qs
         timeout = aiohttp.ClientTimeout(total=None)
         async with self._session.request(
@@ -177,6 +182,8 @@ class Faulty:
                 return _broken(request)
             case Cut():
                 return _broken(request)
+            case Page():
+                return web.Response(text="<html>please log in</html>", content_type="text/html")
             case Expired() if is_watch:
                 body = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
                 return web.json_response({"type": "ERROR", "object": body})
@@ -184,9 +191,9 @@ class Faulty:
 
     async def _watched(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
         self._watches[id(request)] = request
         try:
+            await response.prepare(request)
             async for chunk in self._late(answer):
                 await response.write(chunk)
         except (ConnectionError, aiohttp.ClientError):

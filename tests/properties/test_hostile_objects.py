@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from admission.api import batch, core, kueue
-from admission.api.decoding import decode
+from admission.api.decoding import decode, without_nulls
 from admission.api.quantities import QuantityError, amount, format_amount, parse
 from admission.controllers.cluster import Cluster
 from admission.controllers.desk import Desk
@@ -160,12 +160,14 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def changed(obj: dict[str, Any], changes: list[tuple[int, Any]]) -> dict[str, Any]:
-    """Kind, name and namespace stay: the API server sees to those."""
+    """Kind, name and namespace stay, and nulls in kinds of Kubernetes' own go: the API server sees to that."""
     made = copy.deepcopy(obj)
     for number, value in changes:
         found = [place for place in places(made) if place[1] not in {"apiVersion", "kind"} or place[0] is not made]
         inside, key = found[number % len(found)]
         inside[key] = copy.deepcopy(value)
+    if obj["kind"] != "Workload":
+        made = without_nulls(made)
     made["metadata"] = {
         **(made["metadata"] if isinstance(made.get("metadata"), dict) else {}),
         **{name: obj["metadata"][name] for name in ("name", "namespace")},
