@@ -304,7 +304,7 @@ class Desk:
                     self._cluster.apply(events.WriteRefused(uid))
                     self._cluster.dirty.workloads[key_of(workload)] = None
                     return
-                self._holds.decided(now)
+                self._holds.stirred(now)
                 is_on_its_way = self._start(token, (*workload_patches(workload, after), *effects), decision)
                 if is_on_its_way and isinstance(decision, Admit):
                     self._admitting[uid] = decision

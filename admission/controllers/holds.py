@@ -22,8 +22,8 @@ class Pace:
     """Writes a second and at once after a quiet time; seconds between two writes that only change the words.
 
     `patience`: seconds that a Workload waits before it is told why. Most start sooner, and the write is saved.
-    While more than `busy` decisions a second are written, as the last `memory` seconds go, whoever waits is told only
-    after `busy_patience`.
+    While more than `busy` Workloads a second start, have to go or begin to wait, going by the last `memory` seconds,
+    whoever waits is told only after `busy_patience`.
     """
 
     rate: float = 20.0
@@ -37,7 +37,7 @@ class Pace:
 
     @property
     def busiest(self) -> float:
-        """However much was decided in a burst, its end is noticed within some seconds."""
+        """However much happened in a burst, its end is noticed within some seconds."""
         return 3 * self.busy
 
 
@@ -62,6 +62,8 @@ class Holds:
 
     def put(self, uid: str, reason: Reason, now: float) -> None:
         """It waits, for this reason."""
+        if uid not in self._since:
+            self.stirred(now)
         self._reasons[uid] = reason
         self.look_at(uid, self._since.setdefault(uid, now) + self._pace.patience)
 
@@ -75,17 +77,17 @@ class Holds:
         self._written.pop(uid, None)
         self._due.pop(uid, None)
 
-    def decided(self, now: float) -> None:
-        """A decision is being written: it goes before every reason."""
+    def stirred(self, now: float) -> None:
+        """Somebody starts, has to go or begins to wait: that goes before every reason."""
         self._rate = min(self._pace.busiest, 1.0 / self._pace.memory + self._rate_now(now))
         self._decided_at = now
 
     def is_busy(self, now: float) -> bool:
-        """Whether so many decisions were written lately that everything else has to stand back."""
+        """Whether so much happened lately that what can wait has to stand back."""
         return self._rate_now(now) > self._pace.busy
 
     def _rate_now(self, now: float) -> float:
-        """Decisions a second; old ones fade."""
+        """How much happens in a second; what is past fades."""
         return self._rate * math.exp(min(0.0, self._decided_at - now) / self._pace.memory)
 
     # ------------------------------------------------------------------ whose turn it is

@@ -94,10 +94,17 @@ def test_a_burst_of_reasons_is_spread() -> None:
     assert turns(made, NOW + 0.5) == ["c"]
 
 
+def test_while_many_begin_to_wait_nobody_is_told_why() -> None:
+    made = waiting("u")
+    for index in range(20):
+        made.put(f"other-{index}", WAITS, NOW)
+    assert turns(made, NOW) == []
+
+
 def test_while_decisions_are_written_reasons_are_not() -> None:
     made = waiting("u")
     for _ in range(1000):
-        made.decided(NOW)
+        made.stirred(NOW)
     assert made.is_busy(NOW + 2)
     assert turns(made, NOW + 2) == []
     assert not made.is_busy(NOW + 4)
@@ -107,7 +114,7 @@ def test_while_decisions_are_written_reasons_are_not() -> None:
 def test_a_few_decisions_keep_nobody_waiting() -> None:
     made = waiting("u")
     for _ in range(5):
-        made.decided(NOW)
+        made.stirred(NOW)
     assert turns(made, NOW) == ["u"]
 
 
@@ -115,6 +122,6 @@ def test_in_a_burst_without_end_everybody_is_told_at_last() -> None:
     made = waiting("u")
     for second in range(301):
         for _ in range(20):
-            made.decided(NOW + second)
+            made.stirred(NOW + second)
         told = turns(made, NOW + second)
         assert told == (["u"] if second == 299 else [])
