@@ -180,9 +180,8 @@ def test_kills_of_the_webhook_let_nothing_through_ungated(town: Town) -> None:
     made = []
     with meanwhile(kill):
         until = time.monotonic() + 20
-        while time.monotonic() < until:
+        while time.monotonic() < until or len(made) <= 10:
             made += gangs(town, teams, 2, first=len(made))
-    assert len(made) > 10
     town.steady()
     assert all(
         "kueue.x-k8s.io/admission" in gates(t.first)
