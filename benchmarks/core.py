@@ -12,11 +12,15 @@ import cProfile
 import pstats
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from itertools import count
 from typing import Any
 
 from benchmarks import report, scenarios
 from benchmarks.scenarios import Scenario
+from queues.core import cycle
 from queues.core.model import Uid
 from queues.core.policy import Policy
 from queues.core.state import State
@@ -31,9 +35,10 @@ AT_300 = replace(scenarios.LARGE, name="300 queues", cohorts=3)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`waits` are the mean seconds to the (last) start by size of workload, in simulated time."""
+    """`judged`: how often a workload was looked at. `waits`: mean simulated seconds to the (last) start, by size."""
 
     decisions: int
+    judged: int
     seconds: float
     ended: float
     waits: dict[str, float]
@@ -41,6 +46,11 @@ class Outcome:
     @property
     def rate(self) -> float:
         return self.decisions / self.seconds
+
+    @property
+    def looks(self) -> float:
+        """For each decision."""
+        return self.judged / self.decisions
 
     @property
     def cost(self) -> float:
@@ -74,21 +84,41 @@ def _measured(state: State, arrivals: list[Arrival], policy: Policy) -> Outcome:
     created = {a.workload.uid: (a.workload.created_at, a.workload.key.name.partition("-")[0]) for a in arrivals}
     decisions, ended = 0, 0.0
     started_at: dict[Uid, float] = {}
-    began = time.process_time()
-    for happening in replay(state, arrivals, policy):
-        if happening.turn is Turn.FINISHED:
-            ended = happening.at
-        else:
-            decisions += 1
-            if happening.turn is Turn.STARTED:
-                started_at[happening.uid] = happening.at
-    seconds = time.process_time() - began
+    with _counting() as judged:
+        began = time.process_time()
+        for happening in replay(state, arrivals, policy):
+            if happening.turn is Turn.FINISHED:
+                ended = happening.at
+            else:
+                decisions += 1
+                if happening.turn is Turn.STARTED:
+                    started_at[happening.uid] = happening.at
+        seconds = time.process_time() - began
     if len(started_at) != len(arrivals):
         sys.exit(f"core: {len(arrivals) - len(started_at)} workloads never started")
     sums: dict[str, list[float]] = {}
     for uid, at in started_at.items():
         sums.setdefault(created[uid][1], []).append(at - created[uid][0])
-    return Outcome(decisions, seconds, ended, {size: sum(waits) / len(waits) for size, waits in sums.items()})
+    return Outcome(
+        decisions, next(judged), seconds, ended, {size: sum(waits) / len(waits) for size, waits in sums.items()}
+    )
+
+
+@contextmanager
+def _counting() -> Iterator[Iterator[int]]:
+    """The next number is how many workloads were looked at."""
+    looks, names = count(), vars(cycle)
+    nominate = names["nominate"]
+
+    def counted(*args: Any) -> Any:
+        next(looks)
+        return nominate(*args)
+
+    names["nominate"] = counted
+    try:
+        yield looks
+    finally:
+        names["nominate"] = nominate
 
 
 def fair_policy() -> Policy | None:
@@ -125,6 +155,7 @@ def figures(*, quick: bool) -> list[report.Figure]:
         many = play(replace(AT_1000.part(part), preemption=preemption), policy)
         add(f"{name}.30_queues", few.rate, "decisions/s")
         add(f"{name}.1000_queues", many.rate, "decisions/s", report.Bound(at_least=10_000))
+        add(f"{name}.looks_at_1000_queues", many.looks, "judgements/decision")
         add(f"{name}.cost_1000_to_30", many.cost / few.cost, "x", report.Bound(at_most=1.5))
     _growth(add, part)
     return found

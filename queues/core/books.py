@@ -57,6 +57,8 @@ class Books:
         self.stirred: dict[QueueRecord, set[FlavorResource] | None] = {}
         #: Of these units less is used in these queues since the last look, and nothing else has changed.
         self.freed: dict[QueueRecord, set[FlavorResource]] = {}
+        #: Queues in which everybody has to look again.
+        self.doubted: dict[QueueRecord, None] = {}
         self.nodes_stirred = False
 
     # ------------------------------------------------------------------ records
@@ -75,6 +77,7 @@ class Books:
             self.queue_at.pop(queue.node, None)
             self.stirred.pop(queue, None)
             self.freed.pop(queue, None)
+            self.doubted.pop(queue, None)
             self.forest.forget_queue(queue.name)
 
     def local_queue(self, key: ObjectKey) -> LocalQueueRecord:
@@ -248,16 +251,26 @@ class Books:
 
     def stay(self, record: WorkloadRecord) -> None:
         """It is not going to leave after all; whoever counts on that has to look again."""
-        if not record.evicted:
-            return
+        if record.evicted:
+            self._return(record)
+            if record.holder is not None:
+                self.stir(record.holder, None)
+
+    def spare(self, record: WorkloadRecord) -> None:
+        """The same before anybody was told: only who waits for others, or in its own queue, has counted on it."""
+        self._return(record)
+        root = None if record.holder is None else record.holder.node.root
+        for queue in (record.holder, *(each.queue for each in self.claimants.values())):
+            if queue is not None and queue.node.root is root:
+                self.doubted[queue] = None
+
+    def _return(self, record: WorkloadRecord) -> None:
         record.evicted = False
         del self.leaving[record.uid]
         self._shift(record, 1)
         claim, record.claimed_by = record.claimed_by, None
         if claim is not None:
             del claim.victims[record.uid]
-        if record.holder is not None:
-            self.stir(record.holder, None)
 
     @contextmanager
     def nodes_ahead(self) -> Iterator[None]:

@@ -274,7 +274,7 @@ class _Cycle:
             position = self._asked.pop(victim.uid, None)
             if position is not None:
                 self.plan[position] = None
-                self.state.books.stay(victim)
+                self.state.books.spare(victim)
 
     def _wait_at_gates(self, entry: Entry) -> None:
         """Whoever keeps a gate closed decides when others may be evicted; until then nothing is kept for it."""

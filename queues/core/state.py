@@ -432,7 +432,7 @@ class State(Readings):
         """Before deciding: settle what changed and wake what time or events could help."""
         self.settle()
         self.past.begin(now, policy.admission_fair_sharing)
-        if policy != self.policy:
+        if policy is not self.policy and policy != self.policy:
             self.policy = policy
             for queue in self.books.queues.values():
                 self.waiting.wake_queue(queue)

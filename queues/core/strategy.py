@@ -99,8 +99,16 @@ class Fair:
         return fair.find_targets(need, books, self._rules)
 
     def turn(self, queue: QueueRecord, record: WorkloadRecord, asks: Asks) -> Turn | None:
-        del queue, record, asks
-        return None
+        node = queue.node
+        if node.parent is None or not is_flat(node):
+            return None
+        return tournament.score_below_root(
+            node,
+            record,
+            asks,
+            by_priority=self._by_priority,
+            non_borrowing_first=self._rules.prioritize_non_borrowing,
+        )
 
     def prospect(
         self, record: WorkloadRecord, queue: QueueRecord, unit: FlavorResource, amount: int

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from queues.core.fairness import Share, borrows_any, share_of
 from queues.core.model import FlavorResource, Timestamp, Uid
 from queues.core.nomination import Entry
-from queues.core.records import Standing
-from queues.core.tree import Node
+from queues.core.records import Standing, WorkloadRecord
+from queues.core.tree import Account, Node
 
 Contender = Entry | Standing
 
@@ -46,6 +46,26 @@ def winners(entries: Sequence[Contender], *, by_priority: bool, non_borrowing_fi
             winner = _winner(root, left, by_priority=by_priority, non_borrowing_first=non_borrowing_first)
             left.remove(winner)
             yield winner
+
+
+def score_below_root(
+    node: Node,
+    record: WorkloadRecord,
+    asks: Sequence[tuple[Account, int]],
+    *,
+    by_priority: bool,
+    non_borrowing_first: bool,
+) -> Score:
+    """How a workload would do in a tree where all ClusterQueues stand right below the root."""
+    workload = record.workload
+    added = () if record.claim is not None else asks
+    for account, amount in added:
+        account.ahead.charge(amount)
+    borrows = non_borrowing_first and any(amount > 0 and not account.ahead.is_within_quota for account, amount in asks)
+    share = share_of(node)
+    for account, amount in added:
+        account.ahead.release(amount)
+    return Score(borrows, share, -workload.priority if by_priority else 0, workload.queued_at, workload.uid)
 
 
 def _winner(root: Node, left: list[Contender], *, by_priority: bool, non_borrowing_first: bool) -> Contender:

@@ -201,6 +201,9 @@ class Waiting:
         """
         stirred, self.books.stirred = self.books.stirred, {}
         freed, self.books.freed = self.books.freed, {}
+        doubted, self.books.doubted = self.books.doubted, {}
+        for queue in doubted:
+            self.wake_queue(queue)
         for root, units in _by_root(stirred).items():
             for queue in self._queues_of(root):
                 for group in list(queue.order.parked()):

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import core, scenarios
 from queues.core import cycle
+from queues.core.policy import FairSharing, Policy
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,20 @@ def test_judgements_for_each_decision(monkeypatch: pytest.MonkeyPatch, preemptio
     monkeypatch.setattr(cycle, "nominate", counted)
     outcome = core.play(replace(scenarios.BASELINE.part(10), preemption=preemption))
     assert judged / outcome.decisions <= most
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(fair_sharing=FairSharing())], ids=["classical", "fair"])
+def test_judgements_in_a_crowded_cohort(monkeypatch: pytest.MonkeyPatch, policy: Policy) -> None:
+    """Of fifty queues that want the same, one is judged for what one can have."""
+    judged = 0
+    nominate = cycle.nominate
+
+    def counted(*args: Any) -> Any:
+        nonlocal judged
+        judged += 1
+        return nominate(*args)
+
+    monkeypatch.setattr(cycle, "nominate", counted)
+    crowded = replace(scenarios.LARGE.part(2), cohorts=1, queues=50, preemption=False)
+    outcome = core.play(crowded, policy)
+    assert judged / outcome.decisions <= 1.5
