@@ -42,7 +42,7 @@ def openb(seeds: range, folder: Path) -> Iterator[report.Figure]:
         yield report.show(report.Figure(f"packing.openb.{name}.whole_nodes_started", large, "%"))
 
 
-def gangs(path: Path, load: float) -> Iterator[report.Figure]:
+def gangs(path: Path, load: float | None) -> Iterator[report.Figure]:
     work = packing_gangs.jobs(path)
     for tree in packing_gangs.TREES:
         for way in packing_gangs.WAYS:
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="so many of the ten seeds")
     parser.add_argument("--openb", type=Path, default=packing_openb.TRACE, help="folder with pods.csv and nodes.csv")
     parser.add_argument("--jobs", type=Path, default=packing_gangs.JOBS, help="another list of jobs")
-    parser.add_argument("--load", type=float, default=packing_gangs.LOAD, help="share of all GPUs that is asked for")
+    parser.add_argument("--load", type=float, help="in place of that of each tree (`packing_gangs.LOADS`)")
     args = parser.parse_args()
     figures: list[report.Figure] = []
     if args.only in (None, "openb"):

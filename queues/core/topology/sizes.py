@@ -28,7 +28,7 @@ Counted = tuple[tuple[Size, int], ...]
 
 
 def sizes_of(pod_sets: Iterable[PodSet], counts: Iterable[int]) -> Counted:
-    """The sizes of one workload, and how many of each come with it."""
+    """The sizes of one workload, and how many pods come with each: those of a gang are lost or kept together."""
     found: dict[Size, int] = {}
     for pod_set, count in zip(pod_sets, counts, strict=True):
         if count < 1:
@@ -43,7 +43,7 @@ def sizes_of(pod_sets: Iterable[PodSet], counts: Iterable[int]) -> Counted:
             pod_set.affinity,
             pod_set.tolerations,
         )
-        found[size] = found.get(size, 0) + (count if level is None else 1)
+        found[size] = found.get(size, 0) + count
     return tuple(found.items())
 
 

@@ -275,11 +275,11 @@ def test_a_large_size_is_told_however_seldom_it_comes() -> None:
     assert size(200) in told
 
 
-def test_pods_that_stay_together_are_one_size_and_others_each() -> None:
+def test_pods_that_stay_together_are_one_size_and_others_each_their_own() -> None:
     together, apart = pods(4, 8, required=RACK), pods(3, 1)
     (gang,) = sizes_of([together], [4])
     (single,) = sizes_of([apart], [3])
-    assert (gang[0].pods, gang[0].level, gang[1]) == (4, RACK, 1)
+    assert (gang[0].pods, gang[0].level, gang[1]) == (4, RACK, 4)
     assert (single[0].pods, single[0].level, single[1]) == (1, None, 3)
 
 
