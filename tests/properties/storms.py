@@ -43,7 +43,7 @@ CLASSICAL = Policy()
 WEIGHTS = (22, 33, 20, 12, 8, 2, 2, 1)
 
 #: How often a dear check is made.
-EVERY = 40
+EVERY = 125
 
 
 @dataclass(frozen=True)
