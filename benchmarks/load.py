@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import ssl
 import subprocess
 import sys
@@ -23,6 +24,7 @@ import uvloop
 import yaml
 
 from admission import tls
+from admission.commands.surroundings import PUBLISHED_ELSEWHERE
 from benchmarks import contestants, measure, report, restart, scenarios
 from benchmarks.contestants import MUSTER, ROOT
 from benchmarks.driver import MERGE, Door, say
@@ -48,9 +50,10 @@ async def _run(divisor: int) -> list[Figure]:
         found.append(report.show(Figure(f"load.{name}", value, unit, bound=bound)))
 
     counts = tuple(count // divisor for count in (_FINISHED, _RUNNING, _PENDING))
-    queues = scenarios.queues(_QUEUES)
+    base = replace(_QUEUES, cohorts=max(1, _QUEUES.cohorts // divisor))
+    queues = scenarios.queues(base)
     # What runs fills all but one of the quota of each queue; nobody borrows, so that a wave's end is its own admission.
-    scenario = replace(_QUEUES, nominal=counts[1] // len(queues) + 1, borrowing_limit=0)
+    scenario = replace(base, nominal=counts[1] // len(queues) + 1, borrowing_limit=0)
     with contestants.control_plane(MUSTER) as plane:
         async with Door(plane.server, plane.token, plane.ca) as door:
             for body in scenarios.shared_objects(scenario):
@@ -108,6 +111,8 @@ def _running(plane: ControlPlane) -> Iterator[tuple[subprocess.Popen[bytes], int
                 "featureGates": {"VisibilityOnDemand": False},
                 "webhook": {"host": "127.0.0.1", "port": free_port(), "certDir": str(serving)},
                 "internalCertManagement": {"enable": False},
+                # What runs here has no pods, and runs for long already.
+                "waitForPodsReady": {"timeout": "876000h"},
                 "muster": {"stateDir": str(plane.folder), "inspection": {"bindPort": port}},
             }
         )
@@ -123,7 +128,8 @@ def _running(plane: ControlPlane) -> Iterator[tuple[subprocess.Popen[bytes], int
         str(settings),
     ]
     with (plane.folder / "logs" / "muster.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        environment = os.environ | {PUBLISHED_ELSEWHERE: "yes"}
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
     try:
         yield process, port
     finally:
@@ -224,7 +230,7 @@ async def _readers(plane: ControlPlane, port: int) -> AsyncIterator[list[int]]:
     base = f"https://127.0.0.1:{port}/api/v1"
 
     async def read(session: aiohttp.ClientSession, number: int) -> None:
-        paths = ["/queues", f"/queues/cq-0-0-cohort-{number}/pending?limit=100", "/cohorts"]
+        paths = ["/queues", f"/queues/cq-0-{number}-cohort-0/pending?limit=100", "/cohorts"]
         while True:
             for path in paths:
                 async with session.get(base + path) as answer:

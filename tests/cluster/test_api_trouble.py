@@ -153,6 +153,19 @@ def test_nothing_is_decided_while_changes_go_unseen(door: Faulty, running: Runni
     running.controller.behind = lambda _: None
 
 
+def test_who_may_not_lead_any_more_writes_nothing(door: Faulty, running: Running) -> None:
+    """Neither decisions nor anything else; it goes on as soon as it is sure again."""
+    api, namespace = door.plane.api, team(door.plane.api, "unsure")
+    assert running.controller is not None
+    running.controller.leads = lambda: False
+    made = api.create(workload(namespace, "waits"))
+    time.sleep(2)
+    stored = api.get("Workload", "waits", namespace)
+    assert stored["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    running.controller.leads = lambda: True
+    eventually(lambda: is_true(api.get("Workload", "waits", namespace), "Admitted"), seconds=20)
+
+
 def test_a_replica_that_is_behind_is_not_ready_but_answers_reviews(door: Faulty, tmp_path: Path) -> None:
     alone = {"leaderElect": False}
     replica = Replica(

@@ -41,7 +41,7 @@ from tests.unit.journal.postgres import running as postgres_running
 pytestmark = pytest.mark.cluster
 
 Fault = Callable[[], contextlib.AbstractContextManager[None]]
-COUNT = 6
+COUNT = 4
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,7 @@ def test_what_does_not_fit_while_postgresql_is_away_is_a_gap(
     control_plane: ControlPlane, installed: Api, postgres: Postgres
 ) -> None:
     url = postgres.create_database()
-    with case(control_plane, url, "gap", capacity=60) as one:
+    with case(control_plane, url, "gap", capacity=40) as one:
         before = one.come()
         eventually(one.written, seconds=30)
         with stopped(postgres):

@@ -30,7 +30,7 @@ from tests.controlplane.cluster import Api, ApiError, ControlPlane, eventually
 pytestmark = pytest.mark.cluster
 
 #: Of a load of 50 a second.
-SECONDS = 8
+SECONDS = 5
 
 
 class Pair:
@@ -121,7 +121,7 @@ def test_another_takes_over_under_load(
     leader, standby = pair.leader(), pair.standby()
     admissions = Admissions(pair.plane.api, namespace)
     with Load(pair.plane.api, namespace, seconds=SECONDS, gangs=True) as load:
-        time.sleep(2)
+        time.sleep(1)
         if way == "order":
             pair.front.backends = [standby.port]
             time.sleep(1)  # preStop, in short
