@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from admission.api import core, devices, kueue, names
+from admission.api import core, devices, job_kinds, kueue, names
 from admission.api.batch import Job
 from admission.api.meta import ObjectMeta
 from admission.controllers.conditions import is_finished
@@ -53,6 +53,7 @@ DEVICES: tuple[Resource[Any], ...] = (
 OF_INTEGRATIONS: dict[str, Resource[Any]] = {
     names.STATEFUL_SET_INTEGRATION: resources.STATEFUL_SETS,
     names.LEADER_WORKER_SET_INTEGRATION: resources.LEADER_WORKER_SETS,
+    **resources.CUSTOM_JOBS,
 }
 
 #: Everything that is written to, by kind.
@@ -61,7 +62,9 @@ WRITTEN: dict[str, Resource[Any]] = {each.kind: each for each in (*REQUIRED, *OP
 
 def optional(settings: Settings) -> tuple[Resource[Any], ...]:
     """What to follow besides `REQUIRED`, under these settings."""
-    jobs = tuple(each for name, each in OF_INTEGRATIONS.items() if name in settings.integrations.enabled)
+    enabled = settings.integrations.enabled
+    wanted = enabled | {kind.framework for kind in job_kinds.observed(enabled)}
+    jobs = tuple(each for name, each in OF_INTEGRATIONS.items() if name in wanted)
     if not resource_of_class(settings):
         return (*OPTIONAL, *jobs)
     slices = (resources.RESOURCE_SLICES,) if measures_of_class(settings) else ()

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec
 
 from admission.api import names
+from admission.api.batch import Job
+from admission.api.job_kinds import CustomJob
 from admission.api.kueue import Workload
 from admission.controllers import conditions, observe
 from admission.controllers.act import Gone, Written
@@ -194,8 +196,8 @@ class Traces:
         """Whether all its pods are on their way, and on a node."""
         expected = _expected(life.workload)
         if life.released_at is None:
-            jobs = [member for member in self._members(life.workload) if not hasattr(member.spec, "scheduling_gates")]
-            has_started = all(not job.spec.suspend for job in jobs) if jobs else len(life.released) >= expected
+            jobs = [member for member in self._members(life.workload) if _is_job(member)]
+            has_started = all(not _is_suspended(job) for job in jobs) if jobs else len(life.released) >= expected
             if has_started:
                 life.released_at = self._clock()
         if life.released_at is not None and len(life.bound) >= expected:
@@ -287,6 +289,14 @@ class Traces:
 
 #: Seconds; see `_life`.
 _FRESH: Final = 2.0
+
+
+def _is_job(member: Any) -> bool:
+    return isinstance(member, Job | CustomJob)
+
+
+def _is_suspended(job: Job | CustomJob) -> bool:
+    return job.is_suspended if isinstance(job, CustomJob) else job.spec.suspend
 
 
 def _expected(workload: Workload) -> int:

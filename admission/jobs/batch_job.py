@@ -10,12 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from admission.api import names
 from admission.api.batch import INDEXED, JOB_COMPLETE, JOB_FAILED, Job
-from admission.api.core import PodTemplateSpec
-from admission.api.decoding import convert, plain
+from admission.api.decoding import plain
 from admission.api.kueue import PodSet, Workload
 from admission.api.meta import TRUE, OwnerReference
 from admission.jobs import ancestors, composing
@@ -27,6 +24,7 @@ from admission.jobs.interface import Context, Outcome, Unit, UnitKey
 from admission.jobs.prebuilt import take
 from admission.jobs.priority import ClassMissing, resolve
 from admission.jobs.reconcile import abandoned, queue_problem, reconcile
+from admission.jobs.shapes import shape
 from admission.jobs.statuses import holds_quota, merge_patch, workload_ref
 from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
@@ -230,7 +228,7 @@ class JobGang:
         if len(workload.spec.pod_sets) != 1:
             return False
         theirs = workload.spec.pod_sets[0]
-        own, other = _shape(mine.template), _shape(theirs.template)
+        own, other = shape(mine.template), shape(theirs.template)
         if self.runs or self.is_stopping or holds_quota(workload):
             counts = {theirs.count}
             if workload.status.admission is not None:
@@ -264,7 +262,7 @@ class JobGang:
         if not self.queue_name:
             return Outcome(queue_problem(self, context))
         pod_set = self.pod_set()
-        pods = _shape(pod_set.template).spec
+        pods = shape(pod_set.template).spec
         priority = resolve(self.priority_class, (pods.priority_class_name,), context, meta.namespace)
         if isinstance(priority, ClassMissing):
             reason = names.EVENT_PRIORITY_CLASS_NOT_FOUND
@@ -381,10 +379,3 @@ def index_count(lists: Iterable[str], below: int) -> int:
         count += max(0, end - max(start - 1, reached))
         reached = max(reached, end)
     return count
-
-
-def _shape(template: dict[str, Any]) -> PodTemplateSpec:
-    try:
-        return convert(template, PodTemplateSpec)
-    except msgspec.ValidationError:  # from before the webhook: only comparable as "nothing known"
-        return PodTemplateSpec()

@@ -168,6 +168,21 @@ def injected(template: Mapping[str, Any], injection: Injection) -> Directives | 
     return wanted
 
 
+def added(before: Directives, after: Directives) -> Directives:
+    """What `after` has besides `before`."""
+    return Directives(
+        labels=_more(before.labels, after.labels),
+        annotations=_more(before.annotations, after.annotations),
+        node_selector=_more(before.node_selector, after.node_selector),
+        tolerations=[entry for entry in after.tolerations if entry not in before.tolerations],
+        gates=[entry for entry in after.gates if entry not in before.gates],
+    )
+
+
+def _more(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in after.items() if before.get(key) != value}
+
+
 def cleaned(template: Mapping[str, Any]) -> dict[str, Any]:
     """The template without what an earlier start put in under Muster's own keys, and without empty values."""
     result = {key: value for key, value in template.items() if value is not None}

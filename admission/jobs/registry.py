@@ -6,15 +6,39 @@ are refused by name, never ignored.
 
 from __future__ import annotations
 
+from admission.jobs.app_wrappers import APP_WRAPPERS
 from admission.jobs.batch_job import BatchJobs
+from admission.jobs.described import Description
+from admission.jobs.described_jobs import DescribedJobs
 from admission.jobs.interface import Adapter
+from admission.jobs.job_sets import JOB_SETS
+from admission.jobs.kubeflow import KUBEFLOW
 from admission.jobs.pod_groups import PodGroups
 from admission.jobs.pods import SinglePods
+from admission.jobs.ray import RAY
+from admission.jobs.spark import SPARK_APPLICATIONS
 from admission.jobs.topology_ungating import TopologyUngater
+from admission.jobs.train_jobs import TRAIN_JOBS
 from admission.settings import Settings
 
+#: Kinds whose operators take a suspend field. A TrainJob comes before the JobSet that is made of it.
+DESCRIPTIONS: tuple[Description, ...] = (
+    APP_WRAPPERS,
+    TRAIN_JOBS,
+    JOB_SETS,
+    *KUBEFLOW,
+    *RAY,
+    SPARK_APPLICATIONS,
+)
+
 #: In the order in which they are asked whether an object is theirs.
-ADAPTERS: tuple[Adapter, ...] = (BatchJobs(), PodGroups(), SinglePods(), TopologyUngater())
+ADAPTERS: tuple[Adapter, ...] = (
+    BatchJobs(),
+    *map(DescribedJobs, DESCRIPTIONS),
+    PodGroups(),
+    SinglePods(),
+    TopologyUngater(),
+)
 
 FRAMEWORKS = frozenset(adapter.framework for adapter in ADAPTERS if adapter.framework)
 

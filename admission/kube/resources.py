@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 from admission.api import apps, batch, core, devices, kueue, leader_worker_sets
+from admission.api.job_kinds import JOB_KINDS, CustomJob
 
 T = TypeVar("T")
 
@@ -62,6 +63,10 @@ STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", Tru
 LEADER_WORKER_SETS: Final = Resource(
     leader_worker_sets.GROUP, "v1", "leaderworkersets", "LeaderWorkerSet", True, leader_worker_sets.LeaderWorkerSet
 )
+#: Jobs with operators of their own, by framework.
+CUSTOM_JOBS: Final = {
+    each.framework: Resource(each.group, each.version, each.plural, each.kind, True, CustomJob) for each in JOB_KINDS
+}
 
 WORKLOADS: Final = Resource(_KUEUE, "v1beta2", "workloads", "Workload", True, kueue.Workload)
 CLUSTER_QUEUES: Final = Resource(_KUEUE, "v1beta2", "clusterqueues", "ClusterQueue", False, kueue.ClusterQueue)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
+from admission.api.job_kinds import JOB_KINDS
 from admission.api.meta import selects
 from admission.api.names import NAMESPACE_NAME_LABEL
 from admission.settings import cipher_suites, custom_labels, device_classes, gates, gpu_shares
@@ -22,27 +23,9 @@ from admission.settings.configuration import (
 )
 
 #: Integrations that Muster has an adapter for, and those that Kueue has besides.
-FRAMEWORKS: Final = ("batch/job", "pod")
-_FOREIGN_FRAMEWORKS: Final = frozenset(
-    {
-        "kubeflow.org/mpijob",
-        "kubeflow.org/paddlejob",
-        "kubeflow.org/pytorchjob",
-        "kubeflow.org/tfjob",
-        "kubeflow.org/xgboostjob",
-        "kubeflow.org/jaxjob",
-        "ray.io/rayjob",
-        "ray.io/raycluster",
-        "ray.io/rayservice",
-        "jobset.x-k8s.io/jobset",
-        "workload.codeflare.dev/appwrapper",
-        "trainer.kubeflow.org/trainjob",
-        "sparkoperator.k8s.io/sparkapplication",
-        "deployment",
-        "statefulset",
-        "leaderworkerset.x-k8s.io/leaderworkerset",
-    }
-)
+FRAMEWORKS: Final = ("batch/job", "pod", *(kind.framework for kind in JOB_KINDS))
+_FOREIGN_FRAMEWORKS: Final = frozenset({"deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"})
+_GATES: Final = {kind.framework: kind.gate for kind in JOB_KINDS if kind.gate}
 
 STRATEGY_LISTS: Final = (
     (PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,),
@@ -228,6 +211,8 @@ def _integration_problems(settings: Settings) -> Iterator[str]:
             yield f"{path}: Muster has no adapter for {name!r} yet, so its jobs would run unqueued; remove it"
         elif name not in FRAMEWORKS:
             yield f"{path}: {name!r} is not known; write one of {', '.join(FRAMEWORKS)}"
+        elif (gate := _GATES.get(name)) is not None and not settings.gate(gate):
+            yield f"{path}: {name!r} is behind the feature gate {gate}; set featureGates.{gate} to true as well"
     for index, key in enumerate(settings.integrations.label_keys_to_copy):
         if not _LABEL_KEY.fullmatch(key):
             yield f"integrations.labelKeysToCopy[{index}]: {key!r} is not a label key"

@@ -42,7 +42,7 @@ MULTIKUEUE: Final = "6.17 MultiKueue"
 PROVISIONING: Final = "6.18 ProvisioningRequest"
 ELASTIC: Final = "6.19 elastic jobs"
 CONCURRENT: Final = "1.1 `concurrentAdmissionPolicy`"
-FRAMEWORK: Final = "5.2 JobSet, Kubeflow, MPI, TrainJob, Ray, AppWrapper, Spark"
+FRAMEWORK: Final = "5.2 external frameworks"
 PARENT: Final = "`pod-suspending-parent`"
 FORCEFUL: Final = "`safe-to-forcefully-delete`"
 VERSIONS: Final = "1.0 group, versions, names"
@@ -154,9 +154,7 @@ def _frameworks(found: Survey, at: str, problems: Iterable[str]) -> Difference:
     is_used = bool(_foreign(found)) or any(
         names.POD_SUSPENDING_PARENT in (pod["metadata"].get("annotations") or {}) for pod in found.pods
     )
-    says = (
-        f"enables integrations for which Muster has no adapter, so that new jobs of these kinds run unqueued: {named}"
-    )
+    says = f"enables integrations that Muster does not take, so that new jobs of these kinds run unqueued: {named}"
     if not is_used:
         says += "; no work of them is here now"
     return Difference(Level.LOST if is_used else Level.NOTE, "Configuration", at, says, FRAMEWORK)

@@ -55,11 +55,13 @@ def condition(kind: str, status: str = "True") -> dict[str, Any]:
 
 OURS = {"app.kubernetes.io/name": "muster"}
 MULTIKUEUE_CHECK = named("far", spec={"controllerName": "kueue.x-k8s.io/multikueue"})
+OF_ANOTHER = named("f", "team", metadata={"ownerReferences": [{"kind": "Foo", "name": "f"}]})
 OF_JOB_SET = named("js", "team", metadata={"ownerReferences": [{"kind": "JobSet", "name": "js"}]})
 OLD_CLIENT = {"managedFields": [{"manager": "argocd", "apiVersion": f"{KUEUE}/v1beta1"}]}
 OF_KUEUE = {"managedFields": [{"manager": "kueue-admission", "apiVersion": f"{KUEUE}/v1beta1"}]}
 
-ENABLED = "integrations: {frameworks: [batch/job, ray.io/rayjob, jobset.x-k8s.io/jobset]}"
+SPARK = "sparkoperator.k8s.io/sparkapplication"
+ENABLED = f"integrations: {{frameworks: [batch/job, ray.io/rayjob, {SPARK}]}}"
 CASES: dict[str, tuple[Survey, set[tuple[str, str, str]]]] = {
     "nothing of Kueue": (Survey(), {("note", "Cluster", "")}),
     "a cluster that is the same": (
@@ -126,13 +128,13 @@ CASES: dict[str, tuple[Survey, set[tuple[str, str, str]]]] = {
         {("lost", "ClusterQueue", "cq"), ("note", "ClusterQueue", "off")},
     ),
     "jobs of a kind without an adapter": (
-        Survey(crds=(crd("v1beta2"),), objects={"Workload": (OF_JOB_SET, named("free", "team"))}),
-        {("lost", "Workloads of", "JobSet")},
+        Survey(crds=(crd("v1beta2"),), objects={"Workload": (OF_ANOTHER, OF_JOB_SET, named("free", "team"))}),
+        {("lost", "Workloads of", "Foo")},
     ),
     "what has finished does not count": (
         Survey(
             crds=(crd("v1beta2"),),
-            objects={"Workload": ({**OF_JOB_SET, "status": {"conditions": [condition("Finished")]}},)},
+            objects={"Workload": ({**OF_ANOTHER, "status": {"conditions": [condition("Finished")]}},)},
         ),
         set(),
     ),
@@ -187,10 +189,10 @@ CASES: dict[str, tuple[Survey, set[tuple[str, str, str]]]] = {
         Survey(
             crds=(crd("v1beta2"),),
             managers=(Manager(deployment(), ENABLED, "ns/map"),),
-            objects={"Workload": (OF_JOB_SET,)},
+            objects={"Workload": (OF_ANOTHER,)},
         ),
         {("lost", "Configuration", "ns/map"), ("note", "Deployment", "kueue-system/kueue-controller-manager")}
-        | {("differs", "Configuration", "muster.gpuPods"), ("lost", "Workloads of", "JobSet")},
+        | {("differs", "Configuration", "muster.gpuPods"), ("lost", "Workloads of", "Foo")},
     ),
     "settings that Muster refuses": (
         Survey(
@@ -269,7 +271,7 @@ def test_settings_keep_what_muster_takes() -> None:
     pprofBindAddress: :8083
     fairSharing: {preemptionStrategies: [LessThanInitialShare]}
     integrations:
-      frameworks: [ray.io/rayjob, batch/job, jobset.x-k8s.io/jobset, pod]
+      frameworks: [ray.io/rayjob, batch/job, sparkoperator.k8s.io/sparkapplication, pod]
       externalFrameworks: [Foo.v1.example.com]
     featureGates: {LocalQueueMetrics: true}
     somethingNew: {deep: 1}
@@ -278,16 +280,16 @@ def test_settings_keep_what_muster_takes() -> None:
         text, {"LocalQueueMetrics": False, "ManagedJobsNamespaceSelectorAlwaysRespected": False}
     )
     found = parse(written)
-    assert found.integrations.frameworks == ("batch/job", "pod")
+    assert found.integrations.frameworks == ("ray.io/rayjob", "batch/job", "pod")
     assert found.fair_sharing is not None
     assert found.muster.gpu_pods.enabled is False
     assert found.feature_gates["LocalQueueMetrics"] is False
-    for name in ("pprofBindAddress", "ray.io/rayjob", "jobset.x-k8s.io/jobset", "externalFrameworks", "somethingNew"):
+    for name in ("pprofBindAddress", SPARK, "externalFrameworks", "somethingNew"):
         assert any(name in problem for problem in left_out), left_out
     assert "namespace" not in yaml.safe_load(written)
 
 
-@pytest.mark.parametrize("text", ["", "integrations: {frameworks: [ray.io/rayjob]}", "kind: Configuration"])
+@pytest.mark.parametrize("text", ["", f"integrations: {{frameworks: [{SPARK}]}}", "kind: Configuration"])
 def test_settings_can_be_used_whatever_was_left_out(text: str) -> None:
     written, _ = converted(text, {})
     assert parse(written).integrations.frameworks == ("batch/job",)

@@ -10,22 +10,44 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from admission.api import core, devices, kueue, meta, names
+from admission.api.apps import StatefulSet
 from admission.api.batch import Job
 from admission.api.core import Pod
 from admission.api.decoding import convert
+from admission.api.job_kinds import JOB_KINDS, CustomJob
+from admission.api.leader_worker_sets import LeaderWorkerSet
 from admission.jobs.batch_job import BatchJobs
+from admission.jobs.described_jobs import DescribedJobs
 from admission.jobs.device_pools import Pools
 from admission.jobs.effects import Create, Delete, Effect, Patch, PatchKind, Tell
 from admission.jobs.interface import Adapter, Outcome, Unit, UnitKey
+from admission.jobs.leader_worker_sets import LeaderWorkerSets
 from admission.jobs.pod_groups import PodGroups
 from admission.jobs.pods import SinglePods
+from admission.jobs.registry import DESCRIPTIONS
+from admission.jobs.stateful_sets import StatefulSets
 from admission.jobs.topology_ungating import TopologyUngater
 from admission.settings import Settings
 
 NOW = 1_700_000_000.0
 NS = "team"
-TYPES: dict[str, Any] = {"Job": Job, "Pod": Pod, "Workload": kueue.Workload}
-ADAPTERS: tuple[Adapter, ...] = (BatchJobs(), PodGroups(), SinglePods(), TopologyUngater())
+TYPES: dict[str, Any] = {
+    "Job": Job,
+    "Pod": Pod,
+    "Workload": kueue.Workload,
+    "StatefulSet": StatefulSet,
+    "LeaderWorkerSet": LeaderWorkerSet,
+    **{each.kind: CustomJob for each in JOB_KINDS},
+}
+ADAPTERS: tuple[Adapter, ...] = (
+    BatchJobs(),
+    StatefulSets(),
+    LeaderWorkerSets(),
+    *map(DescribedJobs, DESCRIPTIONS),
+    PodGroups(),
+    SinglePods(),
+    TopologyUngater(),
+)
 
 
 def stamp(seconds: float = 0.0) -> str:
@@ -334,6 +356,7 @@ class World:
                         workloads.setdefault(key, []).append(obj)
                 elif kind in adapter.kinds and (key := adapter.unit_of(obj, self.settings)) is not None:
                     members.setdefault(key, []).append(obj)
+                    break
         keys = sorted({*members, *workloads})
         return [Unit(key, tuple(members.get(key, ())), tuple(workloads.get(key, ()))) for key in keys]
 

@@ -69,9 +69,9 @@ REFUSALS = [
     ),
     Refusal("a framework is known", {"integrations": {"frameworks": ["x"]}}, "write one of batch/job, pod"),
     Refusal(
-        "a framework without adapter is refused by name",
-        {"integrations": {"frameworks": ["jobset.x-k8s.io/jobset"]}},
-        "Muster has no adapter for 'jobset.x-k8s.io/jobset' yet",
+        "a framework behind a gate needs the gate",
+        {"integrations": {"frameworks": ["sparkoperator.k8s.io/sparkapplication"]}},
+        "set featureGates.SparkApplicationIntegration to true",
     ),
     Refusal("other controllers' jobs are refused", {"integrations": {"externalFrameworks": ["A.v1.b"]}}, "externalF"),
     Refusal("dispatching to clusters is refused", {"multiKueue": {"gcInterval": "1m"}}, "multiKueue: dispatching"),
