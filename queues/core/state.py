@@ -194,6 +194,7 @@ class State(Readings):
         """An admission that nobody was told of yet is taken back: the workload waits as if it had never started."""
         self.release(record)
         self.waiting.file(record)
+        self.foresight.looked_at(record)
 
     def _workload_gone(self, uid: Uid) -> None:
         record = self.workloads.pop(uid, None)

@@ -199,6 +199,9 @@ class Waiting:
 
         Cost: those who are woken, and the groups of the trees for which nobody can tell what they lack.
         """
+        books = self.books
+        if self._shelves.is_quiet and not (books.stirred or books.freed or books.doubted or books.nodes_stirred):
+            return
         stirred, self.books.stirred = self.books.stirred, {}
         freed, self.books.freed = self.books.freed, {}
         doubted, self.books.doubted = self.books.doubted, {}
@@ -211,6 +214,16 @@ class Waiting:
                         self._wake(group, queue)
         for root, units in _by_root(freed).items():
             self._wake_parked(root, units)
+        self._offer(freed)
+        self._call()
+        if self.books.nodes_stirred:
+            self.books.nodes_stirred = False
+            groups_on_nodes, self._parked_on_nodes = self._parked_on_nodes, {}
+            for group, queue in groups_on_nodes.items():
+                self._wake(group, queue)
+
+    def _offer(self, freed: Mapping[QueueRecord, set[FlavorResource]]) -> None:
+        """Have the shelves know what was given back, and that turns in these queues may come earlier now."""
         for queue, some in freed.items():
             for unit in some:
                 self._shelves.fell(queue.node.root, queue.node.account(unit))
@@ -218,12 +231,6 @@ class Waiting:
                 ticket = group.ticket
                 if ticket is not None and ticket.turn and ticket.is_valid:
                     self._shelves.refile(ticket, self.turn_of)
-        self._call()
-        if self.books.nodes_stirred:
-            self.books.nodes_stirred = False
-            groups_on_nodes, self._parked_on_nodes = self._parked_on_nodes, {}
-            for group, queue in groups_on_nodes.items():
-                self._wake(group, queue)
 
     def _wake_parked(self, root: Node, units: set[FlavorResource] | None) -> None:
         """Cost: the groups of the tree for which nobody can tell what they lack."""
