@@ -29,8 +29,19 @@ class LeaderWorkerTemplate(Object, frozen=True):
     size: int | None = None
 
 
+class RollingUpdate(Object, frozen=True):
+    """How many groups may be there beyond `replicas`: a number, or a share such as "25%"."""
+
+    max_surge: int | str = 0
+
+
+class RolloutStrategy(Object, frozen=True):
+    rolling_update_configuration: RollingUpdate | None = None
+
+
 class LeaderWorkerSetSpec(Object, frozen=True):
     replicas: int | None = None
+    rollout_strategy: RolloutStrategy | None = None
     leader_worker_template: LeaderWorkerTemplate = msgspec.field(default_factory=LeaderWorkerTemplate)
 
 
@@ -51,6 +62,13 @@ class LeaderWorkerSet(Object, frozen=True):
     @property
     def replicas(self) -> int:
         return 1 if self.spec.replicas is None else self.spec.replicas
+
+    @property
+    def surges(self) -> bool:
+        """Whether a rolling update may have more groups than `replicas`."""
+        strategy = self.spec.rollout_strategy
+        rolling = None if strategy is None else strategy.rolling_update_configuration
+        return rolling is not None and rolling.max_surge not in {0, "0", "0%"}
 
     @property
     def size(self) -> int:

@@ -21,6 +21,7 @@ SWITCHED: Final = {
     "KueueDRAIntegrationConsumableCapacity": False,
     "KueueDRAIntegrationExtendedResource": True,
     "KueueDRAIntegrationPartitionableDevices": True,
+    "LWSImmutableGroupSize": True,
     "LocalQueueMetrics": True,
     "MetricForWorkloadCreationLatency": True,
     "MetricsForCohorts": True,
@@ -47,7 +48,6 @@ SWITCHED: Final = {
 NEUTRAL: Final = {
     "CleanupProvisioningRequestsOnEviction": True,
     "DeferRayServiceFinalizationForRedisCleanup": True,
-    "LWSImmutableGroupSize": True,
     "MultiKueue": True,
     "MultiKueueAdaptersForCustomJobs": True,
     "MultiKueueIncrementalDispatcherConfig": True,

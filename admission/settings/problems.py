@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from admission.api.job_kinds import JOB_KINDS
 from admission.api.meta import selects
-from admission.api.names import NAMESPACE_NAME_LABEL
+from admission.api.names import NAMESPACE_NAME_LABEL, SERVING_INTEGRATIONS
 from admission.settings import cipher_suites, custom_labels, device_classes, gates, gpu_shares
 from admission.settings.configuration import (
     LabelSelector,
@@ -22,9 +22,8 @@ from admission.settings.configuration import (
     TLSOptions,
 )
 
-#: Integrations that Muster has an adapter for, and those that Kueue has besides.
-FRAMEWORKS: Final = ("batch/job", "pod", *(kind.framework for kind in JOB_KINDS))
-_FOREIGN_FRAMEWORKS: Final = frozenset({"deployment", "statefulset", "leaderworkerset.x-k8s.io/leaderworkerset"})
+#: Integrations that Muster has an adapter for.
+FRAMEWORKS: Final = ("batch/job", "pod", *SERVING_INTEGRATIONS, *(kind.framework for kind in JOB_KINDS))
 _GATES: Final = {kind.framework: kind.gate for kind in JOB_KINDS if kind.gate}
 
 STRATEGY_LISTS: Final = (
@@ -61,7 +60,7 @@ def warnings(settings: Settings) -> tuple[str, ...]:
             "tls.cipherSuites names no suite for ECDSA: with certificates that Muster makes, and for its metrics, only "
             "TLS 1.3 will be spoken; add TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
         )
-    if settings.muster.gpu_pods.enabled and "pod" not in settings.integrations.frameworks:
+    if settings.muster.gpu_pods.enabled and "pod" not in settings.integrations.enabled:
         found.append(
             "muster.gpuPods queues only Jobs that ask for GPUs: the integration pod is not enabled; "
             "add it to integrations.frameworks, or set muster.gpuPods.enabled to false"
@@ -207,8 +206,6 @@ def _integration_problems(settings: Settings) -> Iterator[str]:
         path = f"integrations.frameworks[{index}]"
         if name in frameworks[:index]:
             yield f"{path}: {name!r} is there twice; remove one"
-        elif name in _FOREIGN_FRAMEWORKS:
-            yield f"{path}: Muster has no adapter for {name!r} yet, so its jobs would run unqueued; remove it"
         elif name not in FRAMEWORKS:
             yield f"{path}: {name!r} is not known; write one of {', '.join(FRAMEWORKS)}"
         elif (gate := _GATES.get(name)) is not None and not settings.gate(gate):

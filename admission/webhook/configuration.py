@@ -18,12 +18,13 @@ from typing import Any, Final
 import yaml
 
 from admission.settings import Integrations, Settings
-from admission.webhook import kinds
+from admission.webhook import custom_matching, kinds
 from admission.webhook.context import Rules
 from admission.webhook.matching import (
     JOB_CHANGED,
     SPEC_CHANGED,
     SPEC_OR_ANNOTATIONS_CHANGED,
+    SPEC_OR_METADATA_CHANGED,
     Condition,
     Matching,
     selector,
@@ -41,6 +42,13 @@ _API_VERSION: Final = "admissionregistration.k8s.io/v1"
 _TIMEOUT_SECONDS: Final = 10
 _JOB: Final = GroupVersionKind("batch", "v1", "Job")
 _POD: Final = GroupVersionKind("", "v1", "Pod")
+_DEPLOYMENT: Final = GroupVersionKind("apps", "v1", "Deployment")
+_STATEFUL_SET: Final = GroupVersionKind("apps", "v1", "StatefulSet")
+_LEADER_WORKER_SET: Final = GroupVersionKind("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet")
+_TEMPLATE: Final = "object.spec.template.spec"
+_LEADER_AND_WORKER: Final = tuple(
+    f"object.spec.leaderWorkerTemplate.{each}.spec" for each in ("leaderTemplate", "workerTemplate")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +164,11 @@ def _mutating(rules: Rules) -> list[_Entry]:
                 _POD,
                 "pods",
                 ("CREATE",),
-                (Condition(name="is-queued", expression=scope.expression), *matching.not_others_pods()),
+                (
+                    Condition(name="is-queued", expression=scope.expression),
+                    *matching.not_others_pods(),
+                    *custom_matching.pods_not_a_part(rules),
+                ),
                 scope.namespaces,
                 scope.suffix,
                 namespaced=True,
@@ -170,7 +182,7 @@ def _mutating(rules: Rules) -> list[_Entry]:
                 _JOB,
                 "jobs",
                 ("CREATE",),
-                (Condition(name="is-queued", expression=scope.expression),),
+                (Condition(name="is-queued", expression=scope.expression), *custom_matching.not_a_part(rules)),
                 scope.namespaces,
                 scope.suffix,
                 namespaced=True,
@@ -178,12 +190,50 @@ def _mutating(rules: Rules) -> list[_Entry]:
             for scope in matching.scopes(matching.named_job, "object.spec.template.spec")
         ]
     entries += [
+        _Entry(
+            "mutate",
+            GroupVersionKind(kind.group, kind.version, kind.kind),
+            kind.plural,
+            ("CREATE",),
+            (Condition(name="is-queued", expression=scope.expression), *custom_matching.not_a_part(rules)),
+            scope.namespaces,
+            scope.suffix,
+            namespaced=True,
+        )
+        for kind in rules.custom
+        for scope in custom_matching.scopes(rules, kind)
+    ]
+    entries += [
+        _Entry(
+            "mutate",
+            gvk,
+            plural,
+            ("CREATE", "UPDATE"),
+            (Condition(name="is-queued", expression=scope.expression),),
+            scope.namespaces,
+            scope.suffix,
+            namespaced=True,
+        )
+        for gvk, plural, specs in _queued_by_pods(rules)
+        for scope in matching.scopes(matching.named_or_was, *specs)
+    ]
+    entries += [
         _Entry("mutate", _kueue("ClusterQueue"), "clusterqueues", ("CREATE",)),
         _Entry("mutate", _kueue("ResourceFlavor"), "resourceflavors", ("CREATE",)),
     ]
     if not rules.partial_admission:
         entries.append(_Entry("mutate", _kueue("Workload"), "workloads", ("CREATE",), namespaced=True))
     return entries
+
+
+def _queued_by_pods(rules: Rules) -> list[tuple[GroupVersionKind, str, tuple[str, ...]]]:
+    """The kinds that are, with the name of the resource and the pod specs."""
+    kinds_ = [
+        (rules.deployments, (_DEPLOYMENT, "deployments", (_TEMPLATE,))),
+        (rules.stateful_sets, (_STATEFUL_SET, "statefulsets", (_TEMPLATE,))),
+        (rules.leader_worker_sets, (_LEADER_WORKER_SET, "leaderworkersets", _LEADER_AND_WORKER)),
+    ]
+    return [each for is_enabled, each in kinds_ if is_enabled]
 
 
 def _validating(rules: Rules) -> list[_Entry]:
@@ -207,6 +257,39 @@ def _validating(rules: Rules) -> list[_Entry]:
                 namespaced=True,
             )
         )
+    entries += [
+        _Entry(
+            "validate",
+            gvk,
+            plural,
+            both,
+            (
+                Condition(name="is-queued", expression="true" if rules.manage_all else Matching(rules).named_or_was),
+                Condition(name="has-changed", expression=SPEC_OR_METADATA_CHANGED),
+                Condition(name="is-not-being-deleted", expression="!has(object.metadata.deletionTimestamp)"),
+            ),
+            selector(rules.managed_namespaces),
+            namespaced=True,
+        )
+        for gvk, plural, _ in _queued_by_pods(rules)
+    ]
+    entries += [
+        _Entry(
+            "validate",
+            GroupVersionKind(kind.group, kind.version, kind.kind),
+            kind.plural,
+            both,
+            (
+                Condition(name="is-queued", expression=Matching(rules).job_to_validate),
+                Condition(name="has-changed", expression=custom_matching.CHANGED),
+                Condition(name="not-by-muster", expression=custom_matching.not_by(rules.controller)),
+                Condition(name="is-not-being-deleted", expression="!has(object.metadata.deletionTimestamp)"),
+            ),
+            selector(rules.managed_namespaces),
+            namespaced=True,
+        )
+        for kind in rules.custom
+    ]
     return [
         *entries,
         _Entry("validate", _kueue("ClusterQueue"), "clusterqueues", both, spec_changed),

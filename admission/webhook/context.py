@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from admission.api import names
+from admission.api import job_kinds, names
+from admission.api.job_kinds import JobKind
 from admission.api.meta import LabelSelector, ObjectMeta, OwnerReference, selects
 from admission.settings import Settings, WithoutQueue
 from admission.webhook.gpus import GpuResources
@@ -37,10 +38,17 @@ class Caches(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings, as the handlers need them. `controller` is the user as whom Muster itself writes."""
+    """The settings, as the handlers need them.
+
+    `custom` are the enabled kinds of jobs with operators of their own. `controller` is the user as whom Muster itself writes.
+    """
 
     jobs: bool
     pods: bool
+    custom: tuple[JobKind, ...]
+    deployments: bool
+    stateful_sets: bool
+    leader_worker_sets: bool
     manage_all: bool
     managed_namespaces: LabelSelector
     gpus: GpuResources | None
@@ -49,15 +57,20 @@ class Rules:
     without_queue: WithoutQueue
     topology: bool
     partial_admission: bool
+    keeps_group_size: bool
     controller: str
 
     @classmethod
     def of(cls, settings: Settings) -> Rules:
         gpu_pods = settings.muster.gpu_pods
-        frameworks = settings.integrations.frameworks
+        frameworks = settings.integrations.enabled
         return cls(
             jobs=names.JOB_INTEGRATION in frameworks,
             pods=names.POD_INTEGRATION in frameworks,
+            custom=job_kinds.enabled(frameworks),
+            deployments=names.DEPLOYMENT_INTEGRATION in frameworks,
+            stateful_sets=names.STATEFUL_SET_INTEGRATION in frameworks,
+            leader_worker_sets=names.LEADER_WORKER_SET_INTEGRATION in frameworks,
             manage_all=settings.manage_jobs_without_queue_name,
             managed_namespaces=settings.managed_namespaces,
             gpus=GpuResources.of(gpu_pods) if gpu_pods.enabled else None,
@@ -66,6 +79,7 @@ class Rules:
             without_queue=gpu_pods.without_queue,
             topology=settings.gate("TopologyAwareScheduling"),
             partial_admission=settings.gate("PartialAdmission"),
+            keeps_group_size=settings.gate("LWSImmutableGroupSize"),
             controller=f"system:serviceaccount:{settings.namespace}:{SERVICE_ACCOUNT}",
         )
 

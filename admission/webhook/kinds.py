@@ -10,10 +10,22 @@ from __future__ import annotations
 from typing import Any, Final
 
 from admission.api import names
+from admission.api.apps import Deployment, StatefulSet
 from admission.api.batch import Job
 from admission.api.core import Pod
 from admission.api.kueue import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
-from admission.webhook import flavors, jobs, pods, queues, workloads
+from admission.api.leader_worker_sets import LeaderWorkerSet
+from admission.webhook import (
+    custom_jobs,
+    deployments,
+    flavors,
+    jobs,
+    leader_worker_sets,
+    pods,
+    queues,
+    stateful_sets,
+    workloads,
+)
 from admission.webhook.handling import Kind
 from admission.webhook.review import GroupVersionKind
 
@@ -25,6 +37,25 @@ def _kueue(kind: str) -> GroupVersionKind:
 KINDS: Final[tuple[Kind[Any], ...]] = (
     Kind(GroupVersionKind("", "v1", "Pod"), Pod, mutate=pods.mutate),
     Kind(GroupVersionKind("batch", "v1", "Job"), Job, mutate=jobs.mutate, validate=jobs.validate),
+    Kind(
+        GroupVersionKind("apps", "v1", "Deployment"),
+        Deployment,
+        mutate=deployments.mutate,
+        validate=deployments.validate,
+    ),
+    Kind(
+        GroupVersionKind("apps", "v1", "StatefulSet"),
+        StatefulSet,
+        mutate=stateful_sets.mutate,
+        validate=stateful_sets.validate,
+    ),
+    Kind(
+        GroupVersionKind("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
+        LeaderWorkerSet,
+        mutate=leader_worker_sets.mutate,
+        validate=leader_worker_sets.validate,
+    ),
+    *custom_jobs.KINDS,
     Kind(_kueue("Workload"), Workload, mutate=workloads.mutate, validate=workloads.validate),
     Kind(
         _kueue("ClusterQueue"),
@@ -37,26 +68,10 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
     Kind(_kueue("ResourceFlavor"), ResourceFlavor, mutate=flavors.mutate, validate=flavors.validate),
 )
 
-#: Let through: what their CRDs say is all there is to check, or there is no adapter for them.
+#: Let through: what their CRDs say is all there is to check.
 LET_THROUGH: Final = (
     _kueue("AdmissionCheck"),
     _kueue("Topology"),
-    GroupVersionKind("apps", "v1", "Deployment"),
-    GroupVersionKind("apps", "v1", "StatefulSet"),
-    GroupVersionKind("jobset.x-k8s.io", "v1alpha2", "JobSet"),
-    GroupVersionKind("kubeflow.org", "v1", "JAXJob"),
-    GroupVersionKind("kubeflow.org", "v1", "PaddleJob"),
-    GroupVersionKind("kubeflow.org", "v1", "PyTorchJob"),
-    GroupVersionKind("kubeflow.org", "v1", "TFJob"),
-    GroupVersionKind("kubeflow.org", "v1", "XGBoostJob"),
-    GroupVersionKind("kubeflow.org", "v2beta1", "MPIJob"),
-    GroupVersionKind("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
-    GroupVersionKind("ray.io", "v1", "RayCluster"),
-    GroupVersionKind("ray.io", "v1", "RayJob"),
-    GroupVersionKind("ray.io", "v1", "RayService"),
-    GroupVersionKind("sparkoperator.k8s.io", "v1beta2", "SparkApplication"),
-    GroupVersionKind("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
-    GroupVersionKind("workload.codeflare.dev", "v1beta2", "AppWrapper"),
 )
 
 

@@ -70,17 +70,25 @@ class Matching:
         #: None where GPUs are not looked for.
         self._gpus: GpuResources | None = None if rules.without_queue is WithoutQueue.ALLOW else rules.gpus
 
-    def scopes(self, named: str, spec: str) -> list[Scope]:
-        """Where a kind is asked about: objects that name a queue (`named`), and those with GPUs in the pod spec `spec`.
+    def scopes(self, named: str, *specs: str) -> list[Scope]:
+        """Where a kind is asked about: objects that name a queue (`named`), and those with GPUs in a pod spec.
 
-        They are two scopes where GPUs are looked for in some of the managed namespaces only.
+        They are two scopes where GPUs are looked for in some of the managed namespaces only. Of several specs each may
+        be missing.
         """
         managed = selector(self._rules.managed_namespaces)
         if self._rules.manage_all:
             return [Scope("", managed, "true")]
-        asks = self._asks_for_gpus(spec)
-        if asks is None:
+        found = [self._asks_for_gpus(spec) for spec in specs]
+        parts = [asks for asks in found if asks is not None]
+        if not parts:
             return [Scope("", managed, named)]
+        asks = parts[0]
+        if len(parts) > 1:
+            there = [
+                f"(object.{_optional(spec)}.hasValue() && {each})" for spec, each in zip(specs, parts, strict=True)
+            ]
+            asks = f"({' || '.join(there)})"
         if _selects_all(self._rules.gpu_namespaces):
             return [Scope("", managed, f"{named} || {asks}")]
         both = selector(self._rules.managed_namespaces, self._rules.gpu_namespaces)
@@ -140,6 +148,14 @@ class Matching:
             return "true"
         return f"{self.named_job} || (oldObject != null && {label(names.QUEUE_LABEL, 'oldObject')} != '')"
 
+    # ---- what is queued by its pods
+
+    @property
+    def named_or_was(self) -> str:
+        """An object that names a queue, or did before it was changed."""
+        before = label(names.QUEUE_LABEL, "oldObject")
+        return f"({label(names.QUEUE_LABEL)} != '' || (oldObject != null && {before} != ''))"
+
 
 #: An update in which something changed that a rule for jobs looks at; starting and stopping a job is none.
 JOB_CHANGED: Final = " || ".join(
@@ -166,6 +182,12 @@ SPEC_OR_ANNOTATIONS_CHANGED: Final = (
 )
 
 
+SPEC_OR_METADATA_CHANGED: Final = (
+    f"{SPEC_OR_ANNOTATIONS_CHANGED} || "
+    "object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({})"
+)
+
+
 def selector(*selectors: LabelSelector) -> dict[str, Any]:
     """The namespaces that all selectors select, as one selector."""
     requirements = [requirement for each in selectors for requirement in _requirements(each)]
@@ -183,6 +205,12 @@ def _requirements(selector_: LabelSelector) -> list[LabelSelectorRequirement]:
         *labels,
         *(LabelSelectorRequirement(each.key, each.operator, each.values) for each in selector_.match_expressions),
     ]
+
+
+def _optional(path: str) -> str:
+    """The path from the object on, every field of which may be missing."""
+    root, *steps = path.split(".")
+    return ".".join([root, *(f"?{field}" for field in steps)])
 
 
 def _selects_all(selector_: LabelSelector) -> bool:
