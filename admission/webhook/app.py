@@ -52,11 +52,11 @@ def create_app(settings: Settings, caches: Caches) -> Flask:
     def let_through() -> Response:
         return _answered(_asked(), review.allowed())
 
-    for kind in kinds.KINDS:
+    for kind in kinds.answered(rules):
         for verb, judge in (("mutate", mutated), ("validate", validated)):
             path = kinds.path(verb, kind.gvk)
             app.add_url_rule(path, path, judge_with(judge, kind), methods=["POST"])
-    for gvk in kinds.LET_THROUGH:
+    for gvk in kinds.let_through(rules):
         for verb in ("mutate", "validate"):
             path = kinds.path(verb, gvk)
             app.add_url_rule(path, path, let_through, methods=["POST"])

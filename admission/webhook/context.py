@@ -40,7 +40,8 @@ class Caches(Protocol):
 class Rules:
     """The settings, as the handlers need them.
 
-    `custom` are the enabled kinds of jobs with operators of their own. `controller` is the user as whom Muster itself writes.
+    `custom` are the enabled kinds of jobs with operators of their own. `controller` is the user as whom Muster itself
+    writes.
     """
 
     jobs: bool

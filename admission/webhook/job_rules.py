@@ -70,8 +70,8 @@ class Refused:
 Verdict = Queued | LeftAlone | Refused
 
 
-def verdict(metadata: ObjectMeta, spec: PodSpec, context: Context) -> Verdict:
-    """Whether an object with pods of this spec is queued.
+def verdict(metadata: ObjectMeta, spec: PodSpec, context: Context, *, assumed: str = "") -> Verdict:
+    """Whether an object with pods of this spec is queued. `assumed` is what it counts as asking for besides.
 
     Naming a queue is enough, in a managed namespace. Without one it is the GPUs it asks for, or the setting that every
     job is managed. The priority class "default" is looked up by the controller when it makes the Workload: a class
@@ -82,7 +82,7 @@ def verdict(metadata: ObjectMeta, spec: PodSpec, context: Context) -> Verdict:
     if metadata.labels.get(names.QUEUE_LABEL):
         return Queued()
     rules = context.rules
-    if (resource := _gpu_asked_for(spec, context)) and rules.without_queue is not WithoutQueue.ALLOW:
+    if (resource := _gpu_asked_for(spec, context, assumed)) and rules.without_queue is not WithoutQueue.ALLOW:
         if rules.without_queue is WithoutQueue.DENY:
             return Refused(
                 fields.required(
@@ -96,11 +96,11 @@ def verdict(metadata: ObjectMeta, spec: PodSpec, context: Context) -> Verdict:
     return LeftAlone()
 
 
-def _gpu_asked_for(spec: PodSpec, context: Context) -> str | None:
+def _gpu_asked_for(spec: PodSpec, context: Context, assumed: str) -> str | None:
     gpus = context.rules.gpus
     if gpus is None or not context.is_gpu_namespace or spec.priority_class_name in SYSTEM_PRIORITY_CLASSES:
         return None
-    return gpus.asked_for(spec)
+    return gpus.asked_for(spec) or assumed or None
 
 
 def add_to_map(path: str, existing: object, entries: dict[str, str]) -> list[Operation]:

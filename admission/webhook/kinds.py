@@ -26,6 +26,7 @@ from admission.webhook import (
     stateful_sets,
     workloads,
 )
+from admission.webhook.context import Rules
 from admission.webhook.handling import Kind
 from admission.webhook.review import GroupVersionKind
 
@@ -73,6 +74,20 @@ LET_THROUGH: Final = (
     _kueue("AdmissionCheck"),
     _kueue("Topology"),
 )
+
+
+def answered(rules: Rules) -> tuple[Kind[Any], ...]:
+    """The kinds that are looked at under these rules."""
+    return tuple(kind for kind in KINDS if kind.gvk not in _disabled(rules))
+
+
+def let_through(rules: Rules) -> tuple[GroupVersionKind, ...]:
+    return (*LET_THROUGH, *sorted(_disabled(rules), key=str))
+
+
+def _disabled(rules: Rules) -> set[GroupVersionKind]:
+    enabled = {(kind.group, kind.kind) for kind in rules.custom}
+    return {kind.gvk for kind in custom_jobs.KINDS if (kind.gvk.group, kind.gvk.kind) not in enabled}
 
 
 def path(verb: str, kind: GroupVersionKind) -> str:

@@ -7,10 +7,11 @@ only by those who may write the status of Workloads: that is where admission sta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from admission.api import names
-from admission.webhook import status_policy
+from admission.webhook import custom_matching, status_policy
 from admission.webhook.context import Rules
 from admission.webhook.matching import Condition, Matching, annotation, gated, label, selector
 
@@ -29,15 +30,18 @@ def policies(rules: Rules) -> list[dict[str, Any]]:
     matching = Matching(rules)
     manifests: list[dict[str, Any]] = []
     if rules.pods:
-        manifests += _created_pods(matching)
+        manifests += _created_pods(rules, matching)
         manifests += _updated_pods(rules)
     if rules.jobs:
-        manifests += _created_jobs(matching)
+        manifests += _created_jobs(rules, matching)
         manifests += _started_jobs(rules, matching)
+    if rules.custom:
+        manifests += _created_custom_jobs(rules, matching)
+        manifests += _started_custom_jobs(rules, matching)
     return manifests + _workload_statuses(rules)
 
 
-def _created_pods(matching: Matching) -> list[dict[str, Any]]:
+def _created_pods(rules: Rules, matching: Matching) -> list[dict[str, Any]]:
     validations = [
         Validation(
             expression=gated("object", names.ADMISSION_GATE),
@@ -55,10 +59,14 @@ def _created_pods(matching: Matching) -> list[dict[str, Any]]:
     for scope in matching.scopes(matching.named_pod, "object.spec"):
         manifests += _policy(
             "-".join(filter(None, ("muster-queued", scope.suffix, "pods-are-gated"))),
-            ("", "v1", "pods"),
+            [("", "v1", "pods")],
             ["CREATE"],
             scope.namespaces,
-            [Condition(name="is-queued", expression=scope.expression), *matching.not_others_pods()],
+            [
+                Condition(name="is-queued", expression=scope.expression),
+                *matching.not_others_pods(),
+                *custom_matching.pods_not_a_part(rules),
+            ],
             validations,
         )
     return manifests
@@ -109,7 +117,7 @@ def _updated_pods(rules: Rules) -> list[dict[str, Any]]:
     ]
     return _policy(
         "muster-managed-pods-stay-managed",
-        ("", "v1", "pods"),
+        [("", "v1", "pods")],
         ["UPDATE"],
         selector(rules.managed_namespaces),
         [Condition(name="is-managed", expression=is_managed)],
@@ -117,15 +125,15 @@ def _updated_pods(rules: Rules) -> list[dict[str, Any]]:
     )
 
 
-def _created_jobs(matching: Matching) -> list[dict[str, Any]]:
+def _created_jobs(rules: Rules, matching: Matching) -> list[dict[str, Any]]:
     manifests: list[dict[str, Any]] = []
     for scope in matching.scopes(matching.named_job, "object.spec.template.spec"):
         manifests += _policy(
             "-".join(filter(None, ("muster-queued", scope.suffix, "jobs-are-suspended"))),
-            ("batch", "v1", "jobs"),
+            [("batch", "v1", "jobs")],
             ["CREATE"],
             scope.namespaces,
-            [Condition(name="is-queued", expression=scope.expression)],
+            [Condition(name="is-queued", expression=scope.expression), *custom_matching.not_a_part(rules)],
             [
                 Validation(
                     expression="object.spec.?suspend.orValue(false) == true",
@@ -148,7 +156,7 @@ def _started_jobs(rules: Rules, matching: Matching) -> list[dict[str, Any]]:
     )
     return _policy(
         "muster-queued-jobs-are-started-when-admitted",
-        ("batch", "v1", "jobs"),
+        [("batch", "v1", "jobs")],
         ["UPDATE"],
         selector(rules.managed_namespaces),
         [
@@ -157,6 +165,7 @@ def _started_jobs(rules: Rules, matching: Matching) -> list[dict[str, Any]]:
                 expression="oldObject.spec.?suspend.orValue(false) && !object.spec.?suspend.orValue(false)",
             ),
             Condition(name="is-queued", expression="true" if rules.manage_all else queued),
+            *custom_matching.not_a_part(rules),
         ],
         [
             Validation(
@@ -170,10 +179,61 @@ def _started_jobs(rules: Rules, matching: Matching) -> list[dict[str, Any]]:
     )
 
 
+def _created_custom_jobs(rules: Rules, matching: Matching) -> list[dict[str, Any]]:
+    """GPUs are not looked for a second time: the webhook has given a job that asks for them a queue's name."""
+    return _policy(
+        "muster-queued-custom-jobs-are-suspended",
+        custom_matching.resources(rules),
+        ["CREATE"],
+        selector(rules.managed_namespaces),
+        [
+            Condition(name="is-queued", expression="true" if rules.manage_all else matching.named_job),
+            custom_matching.ON_ITS_OWN,
+            *custom_matching.not_a_part(rules),
+        ],
+        [
+            Validation(
+                expression=custom_matching.suspended("object"),
+                message=(
+                    "a job that names a queue is created suspended, which Muster's webhook sees to: it was not asked, "
+                    "or something undid it"
+                ),
+            )
+        ],
+    )
+
+
+def _started_custom_jobs(rules: Rules, matching: Matching) -> list[dict[str, Any]]:
+    return _policy(
+        "muster-queued-custom-jobs-are-started-when-admitted",
+        custom_matching.resources(rules),
+        ["UPDATE"],
+        selector(rules.managed_namespaces),
+        [
+            Condition(
+                name="is-started",
+                expression=f"{custom_matching.suspended('oldObject')} && !{custom_matching.suspended('object')}",
+            ),
+            Condition(name="is-queued", expression="true" if rules.manage_all else matching.named_job),
+            custom_matching.ON_ITS_OWN,
+            *custom_matching.not_a_part(rules),
+        ],
+        [
+            Validation(
+                expression=_MAY_ADMIT,
+                message=(
+                    "a queued job is started when it is admitted, by who may write workloads/status of "
+                    "kueue.x-k8s.io; leave it suspended"
+                ),
+            )
+        ],
+    )
+
+
 def _workload_statuses(rules: Rules) -> list[dict[str, Any]]:
     return _policy(
         "muster-workload-statuses-are-sound",
-        (names.GROUP, "v1beta2", "workloads/status"),
+        [(names.GROUP, "v1beta2", "workloads/status")],
         ["UPDATE"],
         {},
         status_policy.conditions(rules.controller),
@@ -183,27 +243,29 @@ def _workload_statuses(rules: Rules) -> list[dict[str, Any]]:
 
 def _policy(
     name: str,
-    resource: tuple[str, str, str],
+    resources: Sequence[tuple[str, str, str]],
     operations: list[str],
     namespaces: dict[str, Any],
     conditions: list[Condition],
     validations: list[Validation],
 ) -> list[dict[str, Any]]:
-    group, version, plural = resource
-    rule = {
-        "apiGroups": [group],
-        "apiVersions": [version],
-        "operations": operations,
-        "resources": [plural],
-        "scope": "Namespaced",
-    }
+    rules = [
+        {
+            "apiGroups": [group],
+            "apiVersions": [version],
+            "operations": operations,
+            "resources": [plural],
+            "scope": "Namespaced",
+        }
+        for group, version, plural in resources
+    ]
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": {
             "matchPolicy": "Equivalent",
             "namespaceSelector": namespaces,
             "objectSelector": {},
-            "resourceRules": [rule],
+            "resourceRules": rules,
         },
         "matchConditions": conditions,
         "validations": validations,
