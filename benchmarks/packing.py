@@ -2,8 +2,8 @@
 
 Two questions. What share of the GPUs of a sharing cluster is allocated before pods no longer fit (`packing_openb`): the
 published policies first, to show that the simulation is faithful, then Muster's. And where gangs land in the racks and
-blocks of two real networks (`packing_gangs`). Run as `python -m benchmarks.packing`; the traces lie in the repository
-(`benchmarks/traces`), nothing is downloaded.
+blocks of two real networks (`packing_gangs`). Run as `python -m benchmarks.packing --traces FOLDER`; the folder holds
+the public traces as they are published (`traces`), nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import packing_gangs, packing_openb, report
+from benchmarks import packing_gangs, packing_openb, report, traces
 from benchmarks.packing_policies import POLICIES
 
 SEEDS = range(42, 52)
@@ -43,11 +43,11 @@ def openb(seeds: range, folder: Path) -> Iterator[report.Figure]:
         yield report.show(report.Figure(f"packing.openb.{name}.whole_nodes_started", large, "%"))
 
 
-def gangs(path: Path, load: float | None) -> Iterator[report.Figure]:
-    work = packing_gangs.jobs(path)
-    for tree in packing_gangs.TREES:
+def gangs(folder: Path, load: float | None) -> Iterator[report.Figure]:
+    work = packing_gangs.jobs(folder)
+    for tree in traces.TREES:
         for way in packing_gangs.WAYS:
-            tally = packing_gangs.measured(tree, way, work, load)
+            tally = packing_gangs.measured(folder, tree, way, work, load)
             name = f"packing.gangs.{tree}.{way}"
             figures = (
                 ("gangs", tally.gangs, "gangs"),
@@ -66,15 +66,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", choices=("openb", "gangs"), help="one of the two questions")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="so many of the ten seeds")
-    parser.add_argument("--openb", type=Path, default=packing_openb.TRACE, help="folder with pods.csv and nodes.csv")
-    parser.add_argument("--jobs", type=Path, default=packing_gangs.JOBS, help="another list of jobs")
+    parser.add_argument("--traces", type=Path, help="folder with the public traces, in place of MUSTER_TRACES")
     parser.add_argument("--load", type=float, help="in place of that of each tree (`packing_gangs.LOADS`)")
     args = parser.parse_args()
+    folder = traces.folder(args.traces)
     figures: list[report.Figure] = []
     if args.only in (None, "openb"):
-        figures.extend(openb(SEEDS[: args.seeds], args.openb))
+        figures.extend(openb(SEEDS[: args.seeds], folder))
     if args.only in (None, "gangs"):
-        figures.extend(gangs(args.jobs, args.load))
+        figures.extend(gangs(folder, args.load))
     report.finish("packing", figures)
 
 

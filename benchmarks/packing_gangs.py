@@ -8,13 +8,13 @@ and those behind one that does not fit may pass it.
 
 from __future__ import annotations
 
-import csv
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
 
+from benchmarks import traces as public
 from queues.core.model import (
     HOSTNAME_LABEL,
     FlavorName,
@@ -34,10 +34,6 @@ from queues.core.model import (
 from queues.core.topology.domains import Domains
 from queues.core.topology.placement import NoPlacement, place
 from queues.core.topology.sizes import sizes_of
-
-TRACES = Path(__file__).parent / "traces"
-JOBS = TRACES / "philly-2017" / "jobs.csv"
-TREES = {name: TRACES / "topologies" / f"{name}.csv" for name in ("lingjun-2023", "zhejianglab-2024")}
 
 GPU, PODS = ResourceName("nvidia.com/gpu"), ResourceName("pods")
 BLOCK, RACK = "block", "rack"
@@ -62,24 +58,11 @@ class Job:
         return self.pods > 1
 
 
-def jobs(path: Path = JOBS) -> list[Job]:
-    """Any list with these columns: arrival_s, pods, gpus (of one pod), duration_s."""
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
+def jobs(folder: Path) -> list[Job]:
+    """From a folder with the published files."""
     return [
-        Job(index, float(row["arrival_s"]), int(row["pods"]), int(row["gpus"]), float(row["duration_s"]))
-        for index, row in enumerate(rows)
-    ]
-
-
-def hosts(path: Path) -> list[tuple[str, str, str]]:
-    """Block, rack and name of every host."""
-    with path.open() as file:
-        rows = list(csv.DictReader(file))
-    return [
-        (row["block"], f"{row['block']}-{row['rack']}", f"{row['block']}-{row['rack']}-{number}")
-        for row in rows
-        for number in range(int(row["hosts"]))
+        Job(index, float(row.arrival), row.pods, row.gpus, row.duration)
+        for index, row in enumerate(public.philly_jobs(folder))
     ]
 
 
@@ -240,7 +223,7 @@ WAYS: dict[str, Packing | None] = {
 }
 
 
-def measured(tree: str, way: str, work: list[Job], load: float | None = None) -> Tally:
+def measured(folder: Path, tree: str, way: str, work: list[Job], load: float | None = None) -> Tally:
     packing = WAYS[way]
-    cluster = Cluster(hosts(TREES[tree]), packing or Packing.PACK, 7 if packing is None else None)
+    cluster = Cluster(public.hosts(folder, tree), packing or Packing.PACK, 7 if packing is None else None)
     return run(cluster, work, LOADS[tree] if load is None else load)

@@ -7,7 +7,6 @@ once the pods that have arrived ask for as much as there is. CPU and memory are 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks import traces as public
+
 Ints = npt.NDArray[np.int64]
 
-TRACE = Path(__file__).parent / "traces" / "openb-2023"
 GPU = 1000
 MOST_GPUS = 8
 INFLATION = 1.3
@@ -50,15 +50,12 @@ class Trace:
         return sum(node[2] for node in self.nodes)
 
 
-def read(folder: Path = TRACE) -> Trace:
-    with (folder / "pods.csv").open() as file:
-        pods = [tuple(map(int, row)) for row in list(csv.reader(file))[1:]]
-    with (folder / "nodes.csv").open() as file:
-        kinds = [
-            (int(cpu), int(memory), int(gpus), int(count)) for cpu, memory, gpus, _, count in list(csv.reader(file))[1:]
-        ]
-    nodes = tuple(kind[:3] for kind in kinds for _ in range(kind[3]))
-    return Trace(tuple(Shape(*row[:4]) for row in pods), tuple(row[4] for row in pods), nodes)
+def read(folder: Path) -> Trace:
+    """From a folder with the published files."""
+    pods = public.openb_pods(folder)
+    return Trace(
+        tuple(Shape(*shape) for shape, _ in pods), tuple(count for _, count in pods), tuple(public.openb_nodes(folder))
+    )
 
 
 def arrivals(trace: Trace, random: np.random.Generator) -> Ints:
