@@ -85,10 +85,8 @@ class Matching:
             return [Scope("", managed, named)]
         asks = parts[0]
         if len(parts) > 1:
-            there = [
-                f"(object.{_optional(spec)}.hasValue() && {each})" for spec, each in zip(specs, parts, strict=True)
-            ]
-            asks = f"({' || '.join(there)})"
+            each = (f"({_optional(spec)}.hasValue() && {part})" for spec, part in zip(specs, parts, strict=True))
+            asks = f"({' || '.join(each)})"
         if _selects_all(self._rules.gpu_namespaces):
             return [Scope("", managed, f"{named} || {asks}")]
         both = selector(self._rules.managed_namespaces, self._rules.gpu_namespaces)

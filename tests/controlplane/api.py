@@ -34,6 +34,8 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "Job": ("batch/v1", "jobs", True),
     "Deployment": ("apps/v1", "deployments", True),
     "DaemonSet": ("apps/v1", "daemonsets", True),
+    "StatefulSet": ("apps/v1", "statefulsets", True),
+    "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", "leaderworkersets", True),
     "Pod": ("v1", "pods", True),
     "Node": ("v1", "nodes", False),
     "Namespace": ("v1", "namespaces", False),
