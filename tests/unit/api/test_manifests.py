@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from admission.api.job_kinds import JOB_KINDS
 from admission.resources import webhook_config
 from admission.settings import GpuPods, Integrations, LabelSelector, Muster, Settings, load
+from admission.settings.problems import FRAMEWORKS
 from admission.webhook.configuration import ByService, installed_settings, manifests
 
 FOLDER = webhook_config()
@@ -93,12 +95,12 @@ def test_rights_are_for_what_the_settings_name() -> None:
 
 def test_the_policies_that_may_be_changed_are_all_that_there_can_be() -> None:
     everywhere, somewhere = LabelSelector(), LabelSelector(match_labels={"gpus": "yes"})
-    both = Integrations(frameworks=("batch/job", "pod"))
+    every = Integrations(frameworks=FRAMEWORKS)
     made = {
         each["metadata"]["name"]
         for selector in (everywhere, somewhere)
         for each in manifests(
-            Settings(integrations=both, muster=Muster(gpu_pods=GpuPods(namespace_selector=selector))),
+            Settings(integrations=every, muster=Muster(gpu_pods=GpuPods(namespace_selector=selector))),
             ByService("muster-system", "kueue-webhook-service"),
         )
         if each["kind"] == "ValidatingAdmissionPolicy"
@@ -108,6 +110,18 @@ def test_the_policies_that_may_be_changed_are_all_that_there_can_be() -> None:
         rule for rule in rules if "validatingadmissionpolicies" in rule["resources"] and "delete" in rule["verbs"]
     ]
     assert set(named["resourceNames"]) == made
+
+
+def test_every_kind_of_job_may_be_followed_and_changed() -> None:
+    rules = one("rbac.yaml", "ClusterRole", "muster")["rules"]
+    for kind in JOB_KINDS:
+        verbs = {
+            verb
+            for rule in rules
+            if kind.group in rule["apiGroups"] and kind.plural in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        assert verbs == {"get", "list", "watch", "patch", "delete"}, kind.kind
 
 
 def test_nothing_is_granted_wholesale() -> None:
