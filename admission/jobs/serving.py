@@ -269,10 +269,11 @@ def facts_of(
     """`place_of`: the pod set of each pod, by uid."""
     mine = tuple(sorted(pods, key=pod_states.by_age))
     limits = {pod_set.name: _devices(pod_set, context, wanted) for pod_set in wanted.pod_sets}
+    only = next(iter(limits.values())) if len(limits) == 1 else None
     unfit = frozenset(
         pod.metadata.uid
         for pod in mine
-        if pod_states.is_waiting(pod) and _asks_for_more(pod, limits.get(place_of.get(pod.metadata.uid, "")))
+        if pod_states.is_waiting(pod) and _asks_for_more(pod, limits.get(place_of.get(pod.metadata.uid, ""), only))
     )
     return ServingFacts(mine, workload, context.now, pod_set_by_uid=place_of, unfit=unfit)
 

@@ -86,10 +86,17 @@ def _lead(owner: StatefulSet, own: tuple[Workload, ...], pods: list[Pod], contex
     if not is_parent(owner.spec.template, names.STATEFUL_SET_INTEGRATION) and not pods:
         return left_behind(own, pods, context)
     wanted = _wanted(owner, short=context.settings.gate("ShortWorkloadNames"))
-    place_of = {pod.metadata.uid: names.DEFAULT_POD_SET for pod in pods}
-    facts = facts_of(pods, wanted, main_workload(own), place_of, context)
+    workload = main_workload(own)
+    place_of = {pod.metadata.uid: _only_pod_set(workload) for pod in pods}
+    facts = facts_of(pods, wanted, workload, place_of, context)
     at_once = context.settings.gate("FastQuotaReleaseInPodIntegration")
     return serve(ServingGang(wanted.workload_name, facts, at_once, wanted=wanted), own, context)
+
+
+def _only_pod_set(workload: Workload | None) -> str:
+    """A Workload that was taken over may have given it another name."""
+    pod_sets = () if workload is None else workload.spec.pod_sets
+    return pod_sets[0].name if len(pod_sets) == 1 else names.DEFAULT_POD_SET
 
 
 def _wanted(owner: StatefulSet, *, short: bool) -> Wanted:

@@ -43,7 +43,6 @@ PROVISIONING: Final = "6.18 ProvisioningRequest"
 ELASTIC: Final = "6.19 elastic jobs"
 CONCURRENT: Final = "1.1 `concurrentAdmissionPolicy`"
 FRAMEWORK: Final = "5.2 external frameworks"
-PARENT: Final = "`pod-suspending-parent`"
 FORCEFUL: Final = "`safe-to-forcefully-delete`"
 VERSIONS: Final = "1.0 group, versions, names"
 DEFAULT_QUEUE: Final = "Label of the LocalQueue `default`"
@@ -152,7 +151,7 @@ def _frameworks(found: Survey, at: str, problems: Iterable[str]) -> Difference:
     """Kueue's own settings enable all there are, so what counts is whether anybody uses them."""
     named = ", ".join(match[1] for each in problems if (match := _QUOTED.search(each)))
     is_used = bool(_foreign(found)) or any(
-        names.POD_SUSPENDING_PARENT in (pod["metadata"].get("annotations") or {}) for pod in found.pods
+        _unknown_parent(pod["metadata"].get("annotations") or {}) for pod in found.pods
     )
     says = f"enables integrations that Muster does not take, so that new jobs of these kinds run unqueued: {named}"
     if not is_used:
@@ -288,16 +287,22 @@ def _pods(found: Survey) -> Iterator[Difference]:
     forceful = []
     for pod in found.pods:
         annotations = pod["metadata"].get("annotations") or {}
-        if parent := annotations.get(names.POD_SUSPENDING_PARENT):
+        if parent := _unknown_parent(annotations):
             parents.setdefault(parent, []).append(pod)
         if annotations.get("kueue.x-k8s.io/safe-to-forcefully-delete"):
             forceful.append(pod)
     for parent, pods in sorted(parents.items()):
         says = f"{len(pods)} pods are queued for their {parent} and stay so, but new ones are not ({_some(pods)}...)"
-        yield Difference(Level.LOST, "Pods of", parent, says, PARENT)
+        yield Difference(Level.LOST, "Pods of", parent, says, FRAMEWORK)
     if forceful:
         says = f"{len(forceful)} pods ask to be deleted by force, which is not done ({_some(forceful)}...)"
         yield Difference(Level.LOST, "Pods", "", says, FORCEFUL)
+
+
+def _unknown_parent(annotations: Mapping[str, str]) -> str:
+    """What the pod is queued for, if Muster queues nothing of that kind by its pods."""
+    parent = annotations.get(names.POD_SUSPENDING_PARENT, "")
+    return "" if parent in names.SERVING_INTEGRATIONS else parent
 
 
 def _some(objects: Iterable[Object]) -> str:

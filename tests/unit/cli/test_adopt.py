@@ -150,15 +150,16 @@ CASES: dict[str, tuple[Survey, set[tuple[str, str, str]]]] = {
         ),
         {("lost", "Workload", "t/e"), ("note", "Workload", "t/v")},
     ),
-    "pods of a StatefulSet": (
+    "pods of a StatefulSet, and of something that is not known": (
         Survey(
             crds=(crd("v1beta2"),),
             pods=(
-                named("p", "t", metadata={"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}}),
+                named("o", "t", metadata={"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "statefulset"}}),
+                named("p", "t", metadata={"annotations": {"kueue.x-k8s.io/pod-suspending-parent": "foo"}}),
                 named("q", "t", metadata={"annotations": {"kueue.x-k8s.io/safe-to-forcefully-delete": "true"}}),
             ),
         ),
-        {("lost", "Pods of", "statefulset"), ("lost", "Pods", "")},
+        {("lost", "Pods of", "foo"), ("lost", "Pods", "")},
     ),
     "defaults, racks and circles": (
         Survey(

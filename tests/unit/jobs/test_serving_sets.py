@@ -228,6 +228,16 @@ def test_devices(template: dict[str, Any], wanted: bool) -> None:
     assert (world.gates("s-0") == []) is wanted
 
 
+def test_a_workload_that_was_taken_over_may_name_its_pod_set_otherwise() -> None:
+    world = serving(1)
+    raw = world.wl
+    raw["spec"]["podSets"][0]["name"] = raw["status"]["admission"]["podSetAssignments"][0]["name"] = "1a2b3c4d"
+    world.delete("Pod", "s-0")
+    world.end_pod("s-0")
+    world.put(of_set(0)).settle()
+    assert world.gates("s-0") == []
+
+
 def test_what_others_put_into_a_pod_does_not_matter() -> None:
     both = [{"name": name, "image": "i", "resources": {"requests": {"cpu": "1"}}} for name in ("c", "proxy")]
     world = World().put(stateful(1), of_set(0, containers=both)).settle()
