@@ -40,7 +40,7 @@ def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return kubeconfig_option(config_option(verbose(command)))
 
 
-only_option = click.option("--only", metavar="KIND,...", help="Run just these kinds of jobs: Job, Pod.")
+only_option = click.option("--only", metavar="KIND,...", help="Run just these kinds of jobs: Job, Pod, JobSet ...")
 
 
 def narrowing_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,12 +11,18 @@ from typing import Final
 
 import msgspec
 
+from admission.api.job_kinds import JOB_KINDS
 from admission.commands.faults import Fault
 from admission.settings import Settings
+from admission.settings.problems import FRAMEWORKS
 
 #: What can be left out.
 SCHEDULER: Final = "scheduler"
-_FRAMEWORKS: Final = {"job": "batch/job", "batch/job": "batch/job", "pod": "pod"}
+_FRAMEWORKS: Final = {
+    "job": "batch/job",
+    **{kind.kind.lower(): kind.framework for kind in JOB_KINDS},
+    **{name: name for name in FRAMEWORKS},
+}
 
 
 def narrowed(settings: Settings, only: str | None) -> Settings:
@@ -31,7 +37,7 @@ def narrowed(settings: Settings, only: str | None) -> Settings:
 def _framework(kind: str) -> str:
     found = _FRAMEWORKS.get(kind.lower())
     if found is None:
-        raise Fault(f"--only {kind!r}: there is no such kind of jobs here; write Job or Pod", 2)
+        raise Fault(f"--only {kind!r}: there is no such kind of jobs here; write Job, Pod or the like", 2)
     return found
 
 

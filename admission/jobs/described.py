@@ -111,6 +111,7 @@ class Description:
     """One kind. `roles` gives None while the operator has not yet said which pods there are.
 
     `ready` and `reclaimable` are about an admitted job, `active` about one that may be suspended already.
+    A job that its operator will not run as it stands is `on_hold`; one that has no pods of its own is `ignored`.
     `write` and `restore` change a copy of the spec when the job starts and when it has stopped.
     """
 
@@ -122,6 +123,7 @@ class Description:
     reclaimable: Callable[[Seen], dict[str, int]] = _nothing
     priority_class: Callable[[Seen], str] = _no_name
     ignored: Callable[[Seen], bool] = _no
+    on_hold: Callable[[Seen], bool] = _no
     managed_by: Place = ("managedBy",)
     write: Write = write_templates
     restore: Write = write_templates

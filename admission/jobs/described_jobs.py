@@ -16,11 +16,12 @@ from admission.api import names
 from admission.api.decoding import plain
 from admission.api.job_kinds import CustomJob
 from admission.api.kueue import PodSet, PodSetTopologyRequest, Workload
-from admission.api.meta import OwnerReference
+from admission.api.meta import FALSE, Condition, OwnerReference
 from admission.jobs import ancestors, composing
 from admission.jobs.ancestors import Ancestor
 from admission.jobs.described import Change, Description, Role, Seen, Write, text
 from admission.jobs.effects import Effect, Patch, Ref, Severity, Tell
+from admission.jobs.eviction import without_reservation
 from admission.jobs.gang import Verdict
 from admission.jobs.injection import CannotStart, Directives, Injection, cleaned, injected
 from admission.jobs.interface import Context, Outcome, Unit, UnitKey
@@ -28,7 +29,15 @@ from admission.jobs.prebuilt import take
 from admission.jobs.priority import ClassMissing, resolve
 from admission.jobs.reconcile import abandoned, queue_problem, reconcile
 from admission.jobs.shapes import runs_the_same, shape
-from admission.jobs.statuses import holds_quota, merge_patch, workload_ref
+from admission.jobs.statuses import (
+    condition,
+    holds_quota,
+    is_finished,
+    merge_patch,
+    status_patch,
+    with_condition,
+    workload_ref,
+)
 from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
 
@@ -95,7 +104,17 @@ def _reconcile(gang: DescribedGang, own: tuple[Workload, ...], context: Context)
         if isinstance(taken, Outcome):
             return taken
         own = (taken,)
+    if gang.description.on_hold(gang.seen) and not gang.is_over:
+        live = next((each for each in own if not is_finished(each) and not each.metadata.is_deleting), None)
+        return Outcome(() if live is None else _put_on_hold(gang, live, context.now))
     return reconcile(gang, own, context)
+
+
+def _put_on_hold(gang: DescribedGang, workload: Workload, now: float) -> tuple[Effect, ...]:
+    """Its quota goes to others until its operator would run it: an edit that mends it must not start it."""
+    message = f"The {gang.kind} is not run by its operator as it stands"
+    stopping = gang.stop(workload, names.REASON_ON_HOLD, message)
+    return stopping or status_patch(workload, without_reservation(workload, names.REASON_ON_HOLD, message, now))
 
 
 def _uid(job: CustomJob) -> str:
@@ -268,8 +287,14 @@ class DescribedGang:
     def tidy(self, workload: Workload | None, context: Context) -> Outcome:  # noqa: ARG002
         return Outcome()
 
-    def with_conditions(self, workload: Workload, now: float) -> Workload:  # noqa: ARG002
-        return workload
+    def with_conditions(self, workload: Workload, now: float) -> Workload:
+        """What was on hold waits again."""
+        held = condition(workload, names.QUOTA_RESERVED)
+        if held is None or held.reason != names.REASON_ON_HOLD:
+            return workload
+        message = f"The {self.kind} can run again"
+        again = Condition(names.QUOTA_RESERVED, FALSE, names.REASON_PENDING_EVALUATION, message)
+        return with_condition(workload, again, now)
 
     def finalize(self) -> tuple[Effect, ...]:
         return ()

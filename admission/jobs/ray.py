@@ -151,6 +151,7 @@ RAY = (
         active=lambda seen: text(seen.status, "jobDeploymentStatus") not in {"", "Suspended", "ValidationFailed"},
         verdict=_job_verdict,
         ignored=lambda seen: bool(mapping(seen.spec, "clusterSelector")),
+        on_hold=lambda seen: text(seen.status, "jobDeploymentStatus") == "ValidationFailed",
     ),
     Description(
         kind=job_kinds.RAY_SERVICE,

@@ -16,6 +16,7 @@ from admission.settings import Settings
         ("pod", ("pod",)),
         ("Job,Pod", ("batch/job", "pod")),
         ("batch/job, Job", ("batch/job",)),
+        ("JobSet,ray.io/rayjob", ("jobset.x-k8s.io/jobset", "ray.io/rayjob")),
         (None, Settings().integrations.frameworks),
     ],
 )
@@ -23,9 +24,9 @@ def test_only_these_kinds_run(only: str | None, frameworks: tuple[str, ...]) -> 
     assert narrowed(Settings(), only).integrations.frameworks == frameworks
 
 
-@pytest.mark.parametrize("only", ["", "JobSet", "Job,,Pod"])
+@pytest.mark.parametrize("only", ["", "CronJob", "Job,,Pod"])
 def test_a_kind_that_is_not_there_is_refused(only: str) -> None:
-    with pytest.raises(Fault, match="write Job or Pod"):
+    with pytest.raises(Fault, match="write Job, Pod or the like"):
         narrowed(Settings(), only)
 
 

@@ -399,6 +399,21 @@ def test_a_ray_job_on_a_cluster_that_is_there_already_is_left_alone() -> None:
     assert w.workloads() == []
 
 
+def test_a_ray_job_that_kuberay_refuses_holds_no_quota_until_it_is_mended() -> None:
+    w = world(custom_job("RayJob", {"suspend": True, "rayClusterSpec": ray_cluster_spec()})).settle()
+    w.admit()
+    w.settle()
+    w.change("RayJob", "j", {"status": {"jobDeploymentStatus": "ValidationFailed"}})
+    w.settle()
+    assert suspended(w, "RayJob"), "mending it must not start it"
+    [held] = [each for each in w.wl["status"]["conditions"] if each["type"] == "QuotaReserved"]
+    assert (held["status"], held["reason"]) == ("False", "OnHold")
+    w.change("RayJob", "j", {"status": {"jobDeploymentStatus": "Suspended"}})
+    w.settle()
+    [held] = [each for each in w.wl["status"]["conditions"] if each["type"] == "QuotaReserved"]
+    assert held["reason"] == "PendingEvaluation"
+
+
 def test_the_cluster_of_a_ray_job_is_not_queued_by_itself() -> None:
     job = custom_job("RayJob", {"suspend": True, "rayClusterSpec": ray_cluster_spec()})
     w = world(job).settle()
