@@ -20,13 +20,15 @@ import yaml
 from admission.api.crds import crd
 from admission.api.kueue import KINDS
 from admission.cli import cli
-from admission.settings import parse
+from admission.settings import Integrations, parse
+from admission.settings.problems import FRAMEWORKS
 from admission.webhook import kinds
-from tests.unit.webhook.asking import FakeCaches, ask
+from tests.unit.webhook.asking import FakeCaches, ask, settings
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+EVERY_KIND = settings(integrations=Integrations(frameworks=FRAMEWORKS))
 QUEUES = FakeCaches(local_queues=frozenset({("vision", "default"), ("", "default")}))
 
 
@@ -112,7 +114,7 @@ def test_manifests_are_understood(manifest: dict[str, Any]) -> None:
         f"{each.gvk.group}/{each.gvk.version}".lstrip("/") == version and each.gvk.kind == kind for each in kinds.KINDS
     ):
         for verb in ("mutate", "validate"):
-            answer = ask(verb, manifest, caches=QUEUES)
+            answer = ask(verb, manifest, caches=QUEUES, with_settings=EVERY_KIND)
             assert answer.allowed, answer.message
 
 
@@ -126,6 +128,14 @@ def test_there_is_something_to_check() -> None:
         "Topology",
         "Job",
         "Pod",
+        "JobSet",
+        "PyTorchJob",
+        "MPIJob",
+        "TrainJob",
+        "RayJob",
+        "RayService",
+        "AppWrapper",
+        "SparkApplication",
     }
 
 
