@@ -103,9 +103,9 @@ async def _to_class(client: Client, workload: Workload, class_name: str) -> Work
 
 
 async def _label(client: Client, namespace: str, owner: OwnerReference, class_name: str) -> None:
-    from admission.kube.resources import JOBS, PODS, Resource
+    from admission.kube.resources import CUSTOM_JOBS, JOBS, PODS, Resource
 
-    known: dict[str, Resource[Any]] = {"Job": JOBS, "Pod": PODS}
+    known: dict[str, Resource[Any]] = {each.kind: each for each in (JOBS, PODS, *CUSTOM_JOBS.values())}
     resource = known.get(owner.kind)
     if resource is None:
         raise Fault(
