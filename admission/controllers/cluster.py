@@ -515,7 +515,9 @@ class Cluster:
     def ownership(self, workload: kueue.Workload) -> Ownership:
         owners = workload.metadata.owner_references
         if not owners:
-            return Ownership.NONE
+            # Pods whose owner was deleted without them still hold what it was given, and somebody looks after them.
+            left = names.JOB_OWNER_NAME in workload.metadata.annotations and self.units.claiming(workload)
+            return Ownership.JOB if left else Ownership.NONE
         kinds = self.units.kinds
         return Ownership.JOB if any(owner.kind in kinds for owner in owners) else Ownership.FOREIGN
 

@@ -68,11 +68,14 @@ class LeaderWorkerSets:
             return left_behind(unit.workloads, pods, context)
         own = [each for each in unit.workloads if _controller_uid(each) == present.metadata.uid]
         of_namesakes = [each for each in unit.workloads if each not in own]
+        of_before = [pod for pod in pods if pod.metadata.created_at < present.metadata.created_at]
         by_index: dict[int, list[Pod]] = {}
         for pod in pods:
+            if pod in of_before:
+                continue
             by_index.setdefault(_number(pod, GROUP_INDEX_LABEL), []).append(pod)
         wanted = list(range(_groups(present)))
-        outcomes = [left_behind(of_namesakes, (), context)]
+        outcomes = [left_behind(of_namesakes, of_before, context)]
         led: set[str] = set()
         for index in sorted({*wanted, *by_index}):
             name = _workload_name(present, index, context)

@@ -19,6 +19,8 @@ from admission.jobs.statuses import without_finalizer
 
 KIND = "Pod"
 
+#: What queues all of its pods, or groups of them, together.
+_OF_GANGS = frozenset({names.STATEFUL_SET_INTEGRATION, names.LEADER_WORKER_SET_INTEGRATION})
 #: The gates that a start takes off.
 _OWN_GATES = frozenset({names.ADMISSION_GATE, names.TOPOLOGY_GATE})
 #: Each pod has its own, which would make the pods of a gang differ.
@@ -43,6 +45,12 @@ def is_managed(pod: Pod) -> bool:
 
 def group_name(pod: Pod) -> str:
     return pod.metadata.annotations.get(names.POD_GROUP_NAME) or pod.metadata.labels.get(names.POD_GROUP_NAME, "")
+
+
+def was_one_of_many(pod: Pod) -> bool:
+    """Whether it was let go with the gang of an owner. It is none by itself, also when the owner went without it."""
+    annotations = pod.metadata.annotations
+    return annotations.get(names.POD_SUSPENDING_PARENT) in _OF_GANGS and names.WORKLOAD_ANNOTATION in annotations
 
 
 def is_waiting(pod: Pod) -> bool:

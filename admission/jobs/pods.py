@@ -33,7 +33,7 @@ class SinglePods:
     kinds = frozenset({pod_states.KIND})
 
     def unit_of(self, member: Pod, settings: Settings) -> UnitKey | None:  # noqa: ARG002  # the seam's signature
-        if not pod_states.is_managed(member) or pod_states.group_name(member):
+        if not pod_states.is_managed(member) or pod_states.group_name(member) or pod_states.was_one_of_many(member):
             return None
         return UnitKey(self.name, member.metadata.namespace, member.metadata.name)
 

@@ -180,9 +180,11 @@ class ServingGang(PodGroupGang):
         )
 
     def matches(self, workload: Workload) -> bool:
-        """While quota is held, it is what counts: whatever is more than that stays gated."""
-        if holds_quota(workload) or not self.wanted.count:
+        """While quota is held, it is what counts, for pods of this shape: whatever is more than that stays gated."""
+        if not self.wanted.count:
             return True
+        if holds_quota(workload):
+            return has_shapes_of(workload, self.wanted)
         return workload.spec.maximum_execution_time_seconds == self._limit and self.says_the_same(workload)
 
     def update(self, workload: Workload) -> tuple[Effect, ...]:
@@ -204,7 +206,7 @@ class ServingGang(PodGroupGang):
         meta = self.wanted.owner.metadata
         annotations = {
             **composing.copied_annotations(meta.annotations),
-            names.JOB_OWNER_GVK: f"{self.wanted.group}/v1, Kind={self.kind}",
+            names.JOB_OWNER_GVK: gvk(self.wanted.group, self.kind),
             names.JOB_OWNER_NAME: meta.name,
         }
         if self.wanted.index is not None:
@@ -300,7 +302,7 @@ def serve(gang: ServingGang, own: tuple[Workload, ...], context: Context) -> Out
 def left_behind(workloads: Iterable[Workload], pods: Iterable[Pod], context: Context) -> Outcome:
     """What nobody wants any more keeps its quota until its pods are gone, and then goes."""
     at_once = context.settings.gate("FastQuotaReleaseInPodIntegration")
-    there = list(pods)
+    there, several = list(pods), list(workloads)
     busy = [
         pod
         for pod in there
@@ -308,13 +310,20 @@ def left_behind(workloads: Iterable[Workload], pods: Iterable[Pod], context: Con
     ]
     if busy:
         times = [left for pod in busy if (left := pod_states.grace_left(pod, context.now)) > 0]
-        return Outcome((), min(times, default=None))
+        evicted = next(
+            (found for each in several if is_evicted(each) and (found := condition(each, names.EVICTED))), None
+        )
+        running = [pod for pod in busy if pod_states.runs(pod)]
+        stopping = () if evicted is None else pod_states.terminated(running, evicted.message, context.now)
+        return Outcome(stopping, min(times, default=None))
     effects: list[Effect] = list(pod_states.let_go(there))
-    for workload in workloads:
+    for workload in several:
         ref, finalizers = workload_ref(workload), workload.metadata.finalizers
-        effects += without_finalizer(ref, finalizers, names.RESOURCE_IN_USE_FINALIZER)
-        if not workload.metadata.is_deleting:
-            effects.append(Delete(ref))
+        if workload.metadata.is_deleting:
+            effects += without_finalizer(ref, finalizers, names.RESOURCE_IN_USE_FINALIZER)
+        else:
+            # Whoever deletes an owner and not its pods takes the owner off the Workload: then it is to stay.
+            effects.append(Delete(ref, resource_version=workload.metadata.resource_version))
     return Outcome(tuple(effects))
 
 
@@ -346,9 +355,19 @@ def is_parent(template: Mapping[str, Any], framework: str) -> bool:
     return isinstance(annotations, Mapping) and annotations.get(names.POD_SUSPENDING_PARENT) == framework
 
 
+def gvk(group: str, kind: str) -> str:
+    """The kind of an owner, as it stands in an annotation."""
+    return f"{group}/v1, Kind={kind}"
+
+
 def is_on_hold(workload: Workload) -> bool:
     found = condition(workload, names.QUOTA_RESERVED)
     return found is not None and found.status == FALSE and found.reason == names.REASON_ON_HOLD
+
+
+def has_shapes_of(workload: Workload, wanted: Wanted) -> bool:
+    """Whether the Workload is for such pods, however many, and whatever its pod sets are called."""
+    return [shape(each) for each in workload.spec.pod_sets] == [shape(each) for each in wanted.pod_sets]
 
 
 def shape(pod_set: PodSet) -> str:

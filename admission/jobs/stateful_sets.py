@@ -6,29 +6,39 @@ StatefulSet: scaling is its user's, making pods its controller's.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from admission.api import names
 from admission.api.apps import GROUP, StatefulSet
 from admission.api.core import Pod
+from admission.api.decoding import plain
 from admission.api.kueue import PodSet, Workload
-from admission.jobs import composing
+from admission.jobs import composing, pod_states
+from admission.jobs.effects import Effect, Patch
 from admission.jobs.injection import Directives, cleaned
 from admission.jobs.interface import Context, Outcome, Unit, UnitKey
 from admission.jobs.serving import (
     ServingGang,
     Wanted,
     facts_of,
+    gvk,
+    has_shapes_of,
     is_parent,
     joined,
     left_behind,
     main_workload,
     serve,
 )
+from admission.jobs.statuses import workload_ref
 from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
 
 KIND: Final = "StatefulSet"
+_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
+#: The finalizer of an object that is deleted without what it owns.
+_ORPHANED: Final = "orphan"
+GVK: Final = gvk(GROUP, KIND)
 POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 
 
@@ -45,12 +55,19 @@ class StatefulSets:
         if member.metadata.annotations.get(names.POD_SUSPENDING_PARENT) != self.framework:
             return None
         owner = member.metadata.controller
-        if owner is None or owner.kind != KIND or not owner.api_version.startswith(f"{GROUP}/"):
+        if owner is None:
+            name = _left_by(member)
+            return UnitKey(self.name, member.metadata.namespace, name) if name else None
+        if owner.kind != KIND or not owner.api_version.startswith(f"{GROUP}/"):
             return None
         return UnitKey(self.name, member.metadata.namespace, owner.name)
 
     def units_of_workload(self, workload: Workload) -> tuple[UnitKey, ...]:
+        """Also of one that its StatefulSet left behind with its pods, for the next one of its name to take up."""
         owner = workload.metadata.controller
+        if owner is None and workload.metadata.annotations.get(names.JOB_OWNER_GVK) == GVK:
+            name = workload.metadata.annotations.get(names.JOB_OWNER_NAME, "")
+            return (UnitKey(self.name, workload.metadata.namespace, name),) if name else ()
         if owner is None or owner.kind != KIND or not owner.api_version.startswith(f"{GROUP}/"):
             return ()
         return (UnitKey(self.name, workload.metadata.namespace, owner.name),)
@@ -66,13 +83,38 @@ class StatefulSets:
             if isinstance(member, Pod):
                 pods.setdefault(_controller_uid(member), []).append(member)
         uid = "" if present is None else present.metadata.uid
+        own = tuple(workloads.pop(uid, ())) if uid else ()
+        left = pods.pop("", [])
+        mine = pods.pop(uid, []) if uid else []
+        if any(pod_states.runs(pod) for pod in (*left, *mine)) and not own:
+            # Deleted without its pods. The next one of its name takes them up, and with them their Workload.
+            free = [each for name, several in workloads.items() if not pods.get(name) for each in several]
+            if effects := _freed(free) if present is None else _taken_up(present, free):
+                return Outcome(effects)
         outcomes = [
-            left_behind(workloads.get(each, ()), pods.get(each, ()), context)
-            for each in sorted({*workloads, *pods} - {uid})
+            left_behind(workloads.get(each, ()), pods.get(each, ()) if each else left, context)
+            for each in sorted({*workloads, *pods})
         ]
         if present is not None:
-            outcomes.append(_lead(present, tuple(workloads.get(uid, ())), pods.get(uid, []), context))
+            outcomes.append(_lead(present, own, mine, context))
         return joined(outcomes)
+
+
+def _left_by(pod: Pod) -> str:
+    """The StatefulSet that a pod without a controller was made by."""
+    name, _, index = pod.metadata.name.rpartition("-")
+    return name if index.isdecimal() and pod.metadata.labels.get(_POD_NAME) == pod.metadata.name else ""
+
+
+def _freed(workloads: Iterable[Workload]) -> tuple[Effect, ...]:
+    """Not to be collected with an owner that is gone while pods of it run."""
+    return tuple(
+        Patch(
+            workload_ref(each), {"metadata": {"ownerReferences": None}}, resource_version=each.metadata.resource_version
+        )
+        for each in workloads
+        if each.metadata.owner_references and not each.metadata.is_deleting
+    )
 
 
 def _controller_uid(obj: Workload | Pod) -> str:
@@ -80,7 +122,19 @@ def _controller_uid(obj: Workload | Pod) -> str:
     return "" if owner is None else owner.uid
 
 
+def _taken_up(owner: StatefulSet, free: Iterable[Workload]) -> tuple[Effect, ...]:
+    wanted = _wanted(owner, short=False)
+    for workload in free:
+        if owner.metadata.is_deleting or workload.metadata.is_deleting or not has_shapes_of(workload, wanted):
+            continue
+        body = {"metadata": {"ownerReferences": [plain(wanted.reference)]}}
+        return (Patch(workload_ref(workload), body, resource_version=workload.metadata.resource_version),)
+    return ()
+
+
 def _lead(owner: StatefulSet, own: tuple[Workload, ...], pods: list[Pod], context: Context) -> Outcome:
+    if _ORPHANED in owner.metadata.finalizers:
+        return Outcome()  # it goes and its pods stay, and so does what they hold
     if owner.metadata.is_deleting:
         return left_behind(own, pods, context)
     if not is_parent(owner.spec.template, names.STATEFUL_SET_INTEGRATION) and not pods:

@@ -140,6 +140,24 @@ def test_a_stateful_set_starts_whole_and_keeps_its_workload_on_hold_at_zero(town
     town.raze(team)
 
 
+def test_a_stateful_set_made_anew_takes_up_the_pods_of_the_last_one(town: Town) -> None:
+    team = town.team(4)
+    made = serving("StatefulSet", team, "db", 2, 2)
+    town.api.create(made)
+    run(town, team, 2)
+    before = {pod["metadata"]["uid"] for pod in town.pods(team)}
+    body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
+    town.api.request("DELETE", town.api.path("StatefulSet", team, "db"), body)
+    eventually(lambda: town.api.find("StatefulSet", "db", team) is None, seconds=20)
+    uid = town.api.create(made)["metadata"]["uid"]
+    eventually(lambda: uid in towns.owners(town.workloads(team)[0]), seconds=20, message="the Workload is taken up")
+    eventually(lambda: all(uid in towns.owners(pod) for pod in town.pods(team)), seconds=20)
+    assert {pod["metadata"]["uid"] for pod in town.running(team)} == before
+    assert towns.held(town.workloads(team)[0]) == 4
+    assert len(town.trails.of("Workload", team)) == 1
+    town.raze(team)
+
+
 def test_a_stateful_set_without_room_for_all_starts_nothing(town: Town) -> None:
     team = town.team(4)
     town.api.create(serving("StatefulSet", team, "big", 3, 2))

@@ -53,6 +53,7 @@ def of_set(index: int, of: str = "s", uid: str = "", **more: Any) -> dict[str, A
     reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": of, "uid": uid or f"uid-{of}"}
     made["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
     made["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = str(index)
+    made["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = f"{of}-{index}"
     return made
 
 
@@ -205,6 +206,63 @@ def test_another_one_of_its_name_does_not_inherit() -> None:
     world.end_pod("s-0")
     world.settle()
     assert world.wl["metadata"]["ownerReferences"][0]["uid"] == "uid-2"
+
+
+def test_deleted_without_its_pods_it_leaves_them_and_its_workload_to_the_next_one() -> None:
+    world = serving(2)
+    world.change("StatefulSet", "s", {"metadata": {"deletionTimestamp": stamp(), "finalizers": ["orphan"]}})
+    for name in ("s-0", "s-1"):
+        world.change("Pod", name, {"metadata": {"ownerReferences": None}})
+    world.settle()
+    del world.objects["StatefulSet", "s"]
+    world.settle()
+    assert world.is_true("Admitted")
+    assert not world.wl["metadata"].get("ownerReferences"), "it would be collected with its owner"
+    assert not any(each["metadata"].get("deletionTimestamp") for each in world.pods().values())
+    again = stateful(2)
+    again["metadata"]["uid"] = "uid-2"
+    for index in range(2):
+        owners = of_set(index, uid="uid-2")["metadata"]["ownerReferences"]
+        world.change("Pod", f"s-{index}", {"metadata": {"ownerReferences": owners}})
+    world.put(again).settle()
+    assert world.wl["metadata"]["ownerReferences"][0]["uid"] == "uid-2"
+    assert world.is_true("Admitted")
+    assert len(world.pods()) == 2
+
+
+def test_pods_that_nobody_takes_up_hold_their_quota_until_they_are_gone() -> None:
+    world = serving(1)
+    world.change("Pod", "s-0", {"metadata": {"ownerReferences": None}})
+    del world.objects["StatefulSet", "s"]
+    world.settle()
+    assert world.is_true("Admitted")
+    world.delete("Pod", "s-0")
+    world.end_pod("s-0")
+    world.settle()
+    assert world.workloads() == []
+
+
+def test_pods_that_nobody_takes_up_are_stopped_for_others() -> None:
+    world = serving(1)
+    world.change("Pod", "s-0", {"metadata": {"ownerReferences": None}})
+    del world.objects["StatefulSet", "s"]
+    world.settle()
+    world.evict()
+    world.settle()
+    assert world.pods()["s-0"]["metadata"].get("deletionTimestamp")
+    world.end_pod("s-0")
+    world.settle()
+    assert world.workloads() == []
+
+
+def test_a_workload_of_other_pods_does_not_let_these_go() -> None:
+    world = World().put(stateful(1), of_set(0)).settle()
+    world.admit()
+    spec = world.wl["spec"]["podSets"][0]["template"]["spec"]
+    spec["containers"][0]["resources"]["requests"]["cpu"] = "1m"
+    world.settle()
+    assert names.ADMISSION_GATE in world.gates("s-0")
+    assert not world.is_true("Admitted")
 
 
 @pytest.mark.parametrize(
