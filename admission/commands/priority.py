@@ -105,7 +105,8 @@ async def _to_class(client: Client, workload: Workload, class_name: str) -> Work
 async def _label(client: Client, namespace: str, owner: OwnerReference, class_name: str) -> None:
     from admission.kube.resources import CUSTOM_JOBS, JOBS, PODS, Resource
 
-    known: dict[str, Resource[Any]] = {each.kind: each for each in (JOBS, PODS, *CUSTOM_JOBS.values())}
+    known: dict[str, Resource[Any]] = {"Job": JOBS, "Pod": PODS}
+    known.update((each.kind, each) for each in CUSTOM_JOBS.values())
     resource = known.get(owner.kind)
     if resource is None:
         raise Fault(

@@ -280,7 +280,7 @@ def _validating(rules: Rules) -> list[_Entry]:
             kind.plural,
             both,
             (
-                Condition(name="is-queued", expression=Matching(rules).job_to_validate),
+                Condition(name="is-queued", expression=custom_matching.to_validate(rules, kind)),
                 Condition(name="has-changed", expression=custom_matching.CHANGED),
                 Condition(name="not-by-muster", expression=custom_matching.not_by(rules.controller)),
                 Condition(name="is-not-being-deleted", expression="!has(object.metadata.deletionTimestamp)"),

@@ -109,6 +109,7 @@ def validate(description: Description, new: CustomJob, old: CustomJob | None, co
         default = context.has_default_queue and context.is_managed_namespace
         kind = description.kind
         yield from job_rules.update_errors(_shared(kind, new), _shared(kind, old), has_default_queue=default)
+        yield from _gpu_errors(description, new, old, context)
     if not (context.rules.manage_all or new.metadata.labels.get(names.QUEUE_LABEL)):
         return
     yield from _OWN_RULES.get(description.kind, _no_rules)(new)
@@ -116,6 +117,18 @@ def validate(description: Description, new: CustomJob, old: CustomJob | None, co
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in role.place or (role.name,))
         at = f"spec{where}.metadata.annotations"
         yield from topology_requests.errors(at, Directives.of(role.template).annotations, role.count)
+
+
+def _gpu_errors(description: Description, new: CustomJob, old: CustomJob, context: Context) -> Iterator[FieldError]:
+    """Unlike those of a Job, templates here can be changed: GPUs may not get into a job that nobody queues that way."""
+    if new.metadata.labels.get(names.QUEUE_LABEL):
+        return
+    before, now = (isinstance(_verdict(description, each, context), job_rules.LeftAlone) for each in (old, new))
+    if before and not now:
+        yield fields.required(
+            fields.label(names.QUEUE_LABEL),
+            "GPUs are asked for now: suspend the job and name a LocalQueue, or create it anew",
+        )
 
 
 def _shared(kind: JobKind, job: CustomJob) -> job_rules.Job:

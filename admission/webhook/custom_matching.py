@@ -14,7 +14,7 @@ from admission.api import job_kinds, names
 from admission.api.job_kinds import JobKind, Path
 from admission.settings import WithoutQueue
 from admission.webhook.context import Rules
-from admission.webhook.gpus import cel_list, cel_string
+from admission.webhook.gpus import GpuResources, cel_list, cel_string
 from admission.webhook.matching import SPEC_CHANGED, Condition, Matching, Scope, label, selector
 
 #: Whether it is suspended, in every kind; of the fields each kind has one.
@@ -60,13 +60,27 @@ def scopes(rules: Rules, kind: JobKind) -> list[Scope]:
     gpus = None if rules.without_queue is WithoutQueue.ALLOW else rules.gpus
     if gpus is None:
         return [Scope("", managed, named)]
-    asks = " || ".join(_within("object.?spec", path, gpus.cel) for path in kind.templates) or "true"
-    asks = f"(!(request.namespace in {cel_list(sorted(rules.gpu_exempt_namespaces))}) && ({asks}))"
+    asks = _asks_for_gpus(rules, kind, gpus)
     in_gpu_namespaces = selector(rules.gpu_namespaces)
     if not in_gpu_namespaces["matchExpressions"]:
         return [Scope("", managed, f"{named} || {asks}")]
     both: dict[str, Any] = selector(rules.managed_namespaces, rules.gpu_namespaces)
     return [Scope("", managed, named), Scope("gpu", both, f"!({named}) && {asks}")]
+
+
+def to_validate(rules: Rules, kind: JobKind) -> str:
+    """A job that names a queue, or did, or that GPUs may have got into."""
+    named = Matching(rules).job_to_validate
+    gpus = None if rules.without_queue is WithoutQueue.ALLOW else rules.gpus
+    if gpus is None or rules.manage_all:
+        return named
+    return f"{named} || (oldObject != null && {_asks_for_gpus(rules, kind, gpus)})"
+
+
+def _asks_for_gpus(rules: Rules, kind: JobKind, gpus: GpuResources) -> str:
+    exempt = cel_list(sorted(rules.gpu_exempt_namespaces))
+    asks = " || ".join(_within("object.?spec", path, gpus.cel) for path in kind.templates) or "true"
+    return f"(!(request.namespace in {exempt}) && ({asks}))"
 
 
 def _within(of: str, path: Path, test: Callable[[str], str], depth: int = 0) -> str:

@@ -240,6 +240,14 @@ def test_from_creation_over_an_eviction_to_the_end(control_plane: ControlPlane, 
     eventually(lambda: api.list("Workload", ns) == [], message="its Workload goes with it")
 
 
+def test_gpus_cannot_get_into_a_job_that_nobody_queues(control_plane: ControlPlane, queues: None) -> None:
+    ns, tenant = team(control_plane), control_plane.api_of(TENANT)
+    for kind, spec in (("PyTorchJob", pytorch_job), ("RayJob", ray_job), ("JobSet", job_set)):
+        tenant.create(custom(kind, spec(0), "j", ns))
+        with pytest.raises(ApiError, match="GPUs are asked for now"):
+            tenant.patch(kind, "j", {"spec": spec(1)}, ns)
+
+
 GPU_JOBS = [
     pytest.param("JobSet", job_set, id="a JobSet"),
     pytest.param("PyTorchJob", pytorch_job, id="a PyTorchJob"),

@@ -215,6 +215,15 @@ def test_the_queue_of_a_job_that_runs_stays(kind: str) -> None:
     assert refusal(mutated(moved), mutated(running)) == ""
 
 
+@every_kind
+def test_gpus_cannot_get_into_a_job_that_nobody_queues(kind: str) -> None:
+    without, asking = job(kind, SPECS[kind](0)), job(kind, SPECS[kind](1))
+    assert "GPUs are asked for now" in refusal(asking, without)
+    assert refusal(asking, asking) == "", "one that has them from before is left alone"
+    assert refusal(asking, without, every(GpuPods(without_queue=WithoutQueue.ALLOW))) == ""
+    assert refusal(asking, without, every(manage_jobs_without_queue_name=True)) == ""
+
+
 # ------------------------------------------------------------------ whom the API server asks
 
 
