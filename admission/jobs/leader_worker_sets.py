@@ -64,7 +64,7 @@ class LeaderWorkerSets:
     def reconcile(self, unit: Unit, context: Context) -> Outcome:
         present = next((each for each in unit.members if isinstance(each, LeaderWorkerSet)), None)
         pods = [each for each in unit.members if isinstance(each, Pod)]
-        if present is None or present.metadata.is_deleting or not (_is_ours(present) or pods):
+        if present is None or present.metadata.is_deleting or not _is_ours(present):
             return left_behind(unit.workloads, pods, context)
         own = [each for each in unit.workloads if _controller_uid(each) == present.metadata.uid]
         of_namesakes = [each for each in unit.workloads if each not in own]
@@ -96,7 +96,9 @@ def _controller_uid(workload: Workload) -> str:
 
 
 def _is_ours(owner: LeaderWorkerSet) -> bool:
-    return is_parent(owner.spec.leader_worker_template.worker_template, names.LEADER_WORKER_SET_INTEGRATION)
+    templates = owner.spec.leader_worker_template
+    both = (templates.worker_template, *(() if templates.leader_template is None else (templates.leader_template,)))
+    return all(is_parent(each, names.LEADER_WORKER_SET_INTEGRATION) for each in both)
 
 
 def _groups(owner: LeaderWorkerSet) -> int:

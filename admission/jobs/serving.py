@@ -351,8 +351,11 @@ def main_workload(workloads: Iterable[Workload]) -> Workload | None:
 
 def is_parent(template: Mapping[str, Any], framework: str) -> bool:
     """Whether the webhook has seen to it that the pods of this template wait for their owner's Workload."""
-    annotations = (template.get("metadata") or {}).get("annotations") or {}
-    return isinstance(annotations, Mapping) and annotations.get(names.POD_SUSPENDING_PARENT) == framework
+    try:
+        annotations = convert(template, PodTemplateSpec).metadata.annotations
+    except msgspec.ValidationError:  # from before the webhook, or a CRD that takes anything
+        return False
+    return annotations.get(names.POD_SUSPENDING_PARENT) == framework
 
 
 def gvk(group: str, kind: str) -> str:

@@ -420,6 +420,14 @@ def test_a_group_that_is_not_wanted_any_more_keeps_its_quota_until_its_pods_are_
     assert world.wl["metadata"]["name"] == name_of(0)
 
 
+@pytest.mark.parametrize("name", ["leaderTemplate", "workerTemplate"])
+@pytest.mark.parametrize("nonsense", [{"metadata": "x"}, {"metadata": {"annotations": []}}, {"spec": [1]}, {}])
+def test_what_is_no_template_is_left_alone(name: str, nonsense: dict[str, Any]) -> None:
+    made = leader_worker(1)
+    made["spec"]["leaderWorkerTemplate"][name] = nonsense
+    assert World().put(made, of_group(0, 0)).settle().workloads() == []
+
+
 def test_deleted_all_of_it_goes() -> None:
     world = World().put(leader_worker()).settle()
     del world.objects["LeaderWorkerSet", "l"]
