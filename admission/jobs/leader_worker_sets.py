@@ -25,13 +25,13 @@ from admission.jobs.interface import Context, Outcome, Unit, UnitKey
 from admission.jobs.serving import (
     ServingGang,
     Wanted,
-    facts_of,
     is_parent,
     joined,
     left_behind,
     main_workload,
     serve,
 )
+from admission.jobs.serving_facts import facts_of
 from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
 
@@ -126,7 +126,7 @@ def _lead(
     wanted = Wanted(owner, KIND, GROUP, name, _pod_sets(owner), index)
     known = {pod_set.name for pod_set in wanted.pod_sets}
     place_of = {pod.metadata.uid: _place(pod, known) for pod in there}
-    facts = facts_of(there, wanted, main_workload(own), place_of, context)
+    facts = facts_of(there, wanted.pod_sets, main_workload(own), place_of, context)
     at_once = context.settings.gate("FastQuotaReleaseInPodIntegration")
     return serve(ServingGang(name, facts, at_once, wanted=wanted), own, context)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -23,13 +22,12 @@ from admission.jobs.ancestors import Ancestor
 from admission.jobs.effects import Delete, Effect, Patch, Ref, Severity, Tell
 from admission.jobs.eviction import released, without_reservation
 from admission.jobs.gang import Verdict
-from admission.jobs.group_facts import GroupFacts
 from admission.jobs.interface import Context, Member, Outcome
 from admission.jobs.pod_groups import PodGroupGang
 from admission.jobs.pod_sets import pod_spec
 from admission.jobs.priority import ClassMissing, resolve
 from admission.jobs.reconcile import queue_problem, reconcile
-from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
+from admission.jobs.requests import Misconfigured
 from admission.jobs.roles import role_hash
 from admission.jobs.statuses import (
     condition,
@@ -41,8 +39,6 @@ from admission.jobs.statuses import (
     without_finalizer,
     workload_ref,
 )
-
-_NO_PODS: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,41 +65,6 @@ class Wanted:
     @property
     def count(self) -> int:
         return sum(pod_set.count for pod_set in self.pod_sets)
-
-
-@dataclass(frozen=True)
-class ServingFacts(GroupFacts):
-    """A group whose pods have their pod sets from what they are, and not from their shape. `unfit`: by uid."""
-
-    pod_set_by_uid: Mapping[str, str] = field(default_factory=dict)
-    unfit: frozenset[str] = _NO_PODS
-
-    @cached_property
-    def is_serving(self) -> bool:
-        return True
-
-    @cached_property
-    def is_fast(self) -> bool:
-        """Pods may come one after the other, each only when the one before it runs."""
-        return True
-
-    @cached_property
-    def outsiders(self) -> tuple[Pod, ...]:
-        known = set() if self.workload is None else {pod_set.name for pod_set in self.workload.spec.pod_sets}
-        return tuple(
-            pod
-            for pod in self.pods
-            if not pod_states.runs(pod)
-            and (pod.metadata.uid in self.unfit or (bool(known) and self.pod_set_of(pod) not in known))
-        )
-
-    @cached_property
-    def needs_replacements(self) -> bool:
-        """Its owner makes them."""
-        return False
-
-    def pod_set_of(self, pod: Pod) -> str:
-        return self.pod_set_by_uid.get(pod.metadata.uid, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,21 +226,6 @@ class ServingGang(PodGroupGang):
 # ------------------------------------------------------------------ leading it
 
 
-def facts_of(
-    pods: Iterable[Pod], wanted: Wanted, workload: Workload | None, place_of: Mapping[str, str], context: Context
-) -> ServingFacts:
-    """`place_of`: the pod set of each pod, by uid."""
-    mine = tuple(sorted(pods, key=pod_states.by_age))
-    limits = {pod_set.name: _devices(pod_set, context, wanted) for pod_set in wanted.pod_sets}
-    only = next(iter(limits.values())) if len(limits) == 1 else None
-    unfit = frozenset(
-        pod.metadata.uid
-        for pod in mine
-        if pod_states.is_waiting(pod) and _asks_for_more(pod, limits.get(place_of.get(pod.metadata.uid, ""), only))
-    )
-    return ServingFacts(mine, workload, context.now, pod_set_by_uid=place_of, unfit=unfit)
-
-
 def serve(gang: ServingGang, own: tuple[Workload, ...], context: Context) -> Outcome:
     """The way of every gang; before it what only these have: on hold without pods, and another size."""
     workload = gang.facts.workload
@@ -389,28 +335,3 @@ def _without_quota(workload: Workload, reason: str, message: str, now: float) ->
 def _priority_class(pod_set: PodSet) -> str:
     spec = pod_spec(pod_set)
     return "" if isinstance(spec, Misconfigured) else spec.priority_class_name
-
-
-def _devices(pod_set: PodSet, context: Context, wanted: Wanted) -> dict[str, int] | None:
-    """What a pod of the template takes of extended resources; None where that cannot be told."""
-    try:
-        spec = convert(pod_set.template, PodTemplateSpec).spec
-    except msgspec.ValidationError:
-        return None
-    ranges = tuple(context.limit_ranges(wanted.owner.metadata.namespace))
-    requests = pod_requests(spec, Surroundings(limit_ranges=ranges, are_admitted=True))
-    return None if isinstance(requests, Misconfigured) else _extended(requests.node)
-
-
-def _asks_for_more(pod: Pod, most: Mapping[str, int] | None) -> bool:
-    """Whether it asks for more devices than its template: what others put into a pod are containers without any."""
-    if most is None:
-        return False
-    requests = pod_requests(pod.spec, Surroundings(are_admitted=True))
-    if isinstance(requests, Misconfigured):
-        return True
-    return any(amount > most.get(name, 0) for name, amount in _extended(requests.node).items())
-
-
-def _extended(amounts: Mapping[str, int]) -> dict[str, int]:
-    return {name: amount for name, amount in amounts.items() if "/" in name}

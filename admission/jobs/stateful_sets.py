@@ -21,7 +21,6 @@ from admission.jobs.interface import Context, Outcome, Unit, UnitKey
 from admission.jobs.serving import (
     ServingGang,
     Wanted,
-    facts_of,
     gvk,
     has_shapes_of,
     is_parent,
@@ -30,6 +29,7 @@ from admission.jobs.serving import (
     main_workload,
     serve,
 )
+from admission.jobs.serving_facts import facts_of
 from admission.jobs.statuses import workload_ref
 from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
@@ -142,7 +142,7 @@ def _lead(owner: StatefulSet, own: tuple[Workload, ...], pods: list[Pod], contex
     wanted = _wanted(owner, short=context.settings.gate("ShortWorkloadNames"))
     workload = main_workload(own)
     place_of = {pod.metadata.uid: _only_pod_set(workload) for pod in pods}
-    facts = facts_of(pods, wanted, workload, place_of, context)
+    facts = facts_of(pods, wanted.pod_sets, workload, place_of, context)
     at_once = context.settings.gate("FastQuotaReleaseInPodIntegration")
     return serve(ServingGang(wanted.workload_name, facts, at_once, wanted=wanted), own, context)
 
