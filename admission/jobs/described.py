@@ -89,12 +89,16 @@ def write_templates(spec: dict[str, Any], changes: Sequence[Change]) -> None:
 
 
 def _write(template: dict[str, Any], part: str, values: Mapping[str, Any]) -> None:
-    target = template.get(part)
-    if not isinstance(target, dict):
-        if not any(values.values()):
-            return
-        target = template[part] = {}
-    put(target, values)
+    if any(values.values()) or isinstance(template.get(part), dict):
+        put(within(template, part), values)
+
+
+def within(target: dict[str, Any], key: str) -> dict[str, Any]:
+    """The mapping at the key, which is made where there is none."""
+    if not isinstance(target.get(key), dict):
+        target[key] = {}
+    inner: dict[str, Any] = target[key]
+    return inner
 
 
 def put(target: dict[str, Any], values: Mapping[str, Any]) -> None:

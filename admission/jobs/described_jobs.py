@@ -19,7 +19,7 @@ from admission.api.kueue import PodSet, PodSetTopologyRequest, Workload
 from admission.api.meta import FALSE, Condition, OwnerReference
 from admission.jobs import ancestors, composing
 from admission.jobs.ancestors import Ancestor
-from admission.jobs.described import Change, Description, Role, Seen, Write, text
+from admission.jobs.described import Change, Description, Role, Seen, Write, text, within
 from admission.jobs.effects import Effect, Patch, Ref, Severity, Tell
 from admission.jobs.eviction import without_reservation
 from admission.jobs.gang import Verdict
@@ -360,7 +360,7 @@ class DescribedGang:
             path = self.description.kind.suspend
             target = body.setdefault("spec", {})
             for part in path[:-1]:
-                target = target.setdefault(part, {})
+                target = within(target, part)
             target[path[-1]] = suspend
         return Patch(self.ref, body, resource_version=self.job.metadata.resource_version)
 

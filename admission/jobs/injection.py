@@ -119,13 +119,13 @@ class Directives:
 
     @classmethod
     def of(cls, template: Mapping[str, Any]) -> Directives:
-        metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+        metadata, spec = _dict(template.get("metadata")), _dict(template.get("spec"))
         return cls(
-            labels=dict(metadata.get("labels") or {}),
-            annotations=dict(metadata.get("annotations") or {}),
-            node_selector=dict(spec.get("nodeSelector") or {}),
-            tolerations=list(spec.get("tolerations") or ()),
-            gates=list(spec.get("schedulingGates") or ()),
+            labels=_dict(metadata.get("labels")),
+            annotations=_dict(metadata.get("annotations")),
+            node_selector=_dict(spec.get("nodeSelector")),
+            tolerations=_list(spec.get("tolerations")),
+            gates=[gate for gate in _list(spec.get("schedulingGates")) if isinstance(gate, dict)],
         )
 
     def as_template(self) -> dict[str, Any]:
@@ -186,18 +186,28 @@ def _more(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]
 def cleaned(template: Mapping[str, Any]) -> dict[str, Any]:
     """The template without what an earlier start put in under Muster's own keys, and without empty values."""
     result = {key: value for key, value in template.items() if value is not None}
-    metadata = {key: value for key, value in (template.get("metadata") or {}).items() if value is not None}
+    metadata = {key: value for key, value in _dict(template.get("metadata")).items() if value is not None}
     for key, own in (("labels", OWN_LABELS), ("annotations", OWN_ANNOTATIONS)):
         if key in metadata:
-            metadata[key] = {name: value for name, value in metadata[key].items() if name not in own}
+            metadata[key] = {name: value for name, value in _dict(metadata[key]).items() if name not in own}
             if not metadata[key]:
                 del metadata[key]
-    spec = dict(template.get("spec") or {})
+    spec = _dict(template.get("spec"))
     if "schedulingGates" in spec:
-        spec["schedulingGates"] = [gate for gate in spec["schedulingGates"] if gate.get("name") != names.TOPOLOGY_GATE]
+        gates = Directives.of(template).gates
+        spec["schedulingGates"] = [gate for gate in gates if gate.get("name") != names.TOPOLOGY_GATE]
         if not spec["schedulingGates"]:
             del spec["schedulingGates"]
     return {**result, "metadata": metadata, "spec": spec}
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    """A copy; templates in custom resources may hold anything."""
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else []
 
 
 def _missing(present: Iterable[Any], wanted: Iterable[Mapping[str, Any]]) -> list[Any]:

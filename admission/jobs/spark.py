@@ -12,7 +12,19 @@ from fractions import Fraction
 from typing import Any, Final
 
 from admission.api import job_kinds
-from admission.jobs.described import Change, Description, Role, Seen, found, mapping, mappings, number, put, text
+from admission.jobs.described import (
+    Change,
+    Description,
+    Role,
+    Seen,
+    found,
+    mapping,
+    mappings,
+    number,
+    put,
+    text,
+    within,
+)
 from admission.jobs.gang import Verdict
 
 DRIVER: Final = "driver"
@@ -136,7 +148,7 @@ def _write(spec: dict[str, Any], changes: Sequence[Change]) -> None:
         )
         if not wanted.gates and not mappings(own, "template", "spec", "schedulingGates"):
             continue
-        pod = own.setdefault("template", {}).setdefault("spec", {})
+        pod = within(within(own, "template"), "spec")
         pod.setdefault("containers", [{"name": _CONTAINERS[role.name]}])
         put(pod, {"schedulingGates": wanted.gates})
 

@@ -22,6 +22,7 @@ from admission.jobs.described import (
     number,
     text,
     verdict_of_conditions,
+    within,
 )
 from admission.jobs.injection import Directives, added
 
@@ -99,13 +100,13 @@ def _take_out(spec: dict[str, Any], changes: Sequence[Change]) -> None:  # noqa:
 
 def _write(spec: dict[str, Any], replicated: list[dict[str, Any]]) -> None:
     if not has_patch(spec):
-        spec["runtimePatches"] = [*(spec.get("runtimePatches") or ()), empty_patch()]
+        spec["runtimePatches"] = [*mappings(spec, "runtimePatches"), empty_patch()]
     for entry in spec["runtimePatches"]:
         if text(entry, "manager") != MANAGER:
             continue
         target = entry
         for part in _REPLICATED[:-1]:
-            target = target.setdefault(part, {})
+            target = within(target, part)
         if replicated:
             target[_REPLICATED[-1]] = replicated
         else:
