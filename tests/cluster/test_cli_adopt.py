@@ -77,12 +77,11 @@ def test_a_dry_run_says_what_differs_and_changes_nothing(kueues: ControlPlane, t
         text for (level, kind, name), text in said.items() if (level, kind, name) == ("lost", "Configuration", config)
     ]
     assert lost
-    assert "ray.io/rayjob" in ended.stdout
     assert "pprofBindAddress" in ended.stdout
     assert ("note", "Deployment", "kueue-system/kueue-controller-manager") in said
     assert ("differs", "LocalQueue", f"{TEAM}/default") in said
     settings = yaml.safe_load((tmp_path / "configuration.yaml").read_text())
-    assert settings["integrations"]["frameworks"] == ["batch/job", "pod"]
+    assert settings["integrations"]["frameworks"] == ["batch/job", "ray.io/rayjob", "pod"]
     assert "pprofBindAddress" not in settings
     assert "add --accept-losses" in ended.stderr
     assert not (tmp_path / "kueue-before-muster.yaml").exists()

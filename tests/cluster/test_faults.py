@@ -52,11 +52,26 @@ def gangs(town: Town, teams: list[str], count: int, first: int = 0) -> list[tupl
             again_and_again(lambda body=body: town.api.create(body))
             made.append(("Job", namespace, name))
         else:
-            for k in range(2):
-                one = pod(namespace, f"{name}-{k}", 2, queue="default", group=name, total=2, run_for="300ms")
-                again_and_again(lambda one=one: town.api.create(one))
+            create_group(town, namespace, name)
             made.append(("Group", namespace, name))
     return made
+
+
+def create_group(town: Town, namespace: str, name: str) -> None:
+    for k in range(2):
+        one = pod(namespace, f"{name}-{k}", 2, queue="default", group=name, total=2, run_for="300ms")
+        again_and_again(lambda one=one: town.api.create(one))
+
+
+def replace_stopped(town: Town, names: list[str]) -> None:
+    """As whoever owns a group does: pods that were deleted because others reclaimed their quota are made again."""
+    for form, _, place in (name.partition(" ") for name in names):
+        namespace, name = place.split("/")
+        if (
+            form == "Group"
+            and len([one for one in town.pods(namespace) if one["metadata"]["name"].startswith(f"{name}-")]) < 2
+        ):
+            create_group(town, namespace, name)
 
 
 def unfinished(town: Town, made: list[tuple[str, str, str]]) -> list[str]:
@@ -80,6 +95,7 @@ def assert_all_finish(town: Town, made: list[tuple[str, str, str]], patience: fl
     while left:
         time.sleep(0.2)
         now = unfinished(town, made)
+        replace_stopped(town, now)
         if len(now) < len(left):
             left, since = now, time.monotonic()
         assert time.monotonic() - since < patience, f"nothing finished any more:\n{described(town, left)}"
