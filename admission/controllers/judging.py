@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 _AT_ONCE: Final = 3
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
+#: Seconds without a fault after which the next one is the first again. Before that, where decisions come to their end
+#: all the same, the count stops here: a state is not made anew in every turn, and pauses stay short.
+_QUIET: Final = 10.0
+_AT_MOST_WHILE_DECIDING: Final = _AT_ONCE + 3
 #: Seconds for which a Workload is kept out after the first fault, doubling with each further one.
 _KEPT_OUT: Final = 60.0
 _LONGEST_KEPT_OUT: Final = 3600.0
@@ -41,8 +45,11 @@ class Judge:
         self._desk = desk
         self._metrics = metrics
         self._says = says
-        #: Faults since the last decision that came to its end.
+        #: Faults in a row.
         self._faults = 0
+        self._last_fault = 0.0
+        #: Whether a decision came to its end since then.
+        self._has_decided = False
         self._mends_at: float | None = None
         self._has_said = False
         self._suspects: dict[str, int] = {}
@@ -54,8 +61,10 @@ class Judge:
 
     @property
     def mends_at(self) -> float | None:
-        """When the next try is due; None when there is nothing to mend."""
-        return self._mends_at if self.is_in_doubt else None
+        """When the next try is due, which is at once for what was not looked at; None when there is nothing to mend."""
+        if not self.is_in_doubt:
+            return None
+        return 0.0 if self._mends_at is None else self._mends_at
 
     def plan(self, now: float, policy: Policy) -> Plan | None:
         """What the core decides; None when it could not, and the state is in doubt."""
@@ -69,7 +78,7 @@ class Judge:
             except Exception as error:  # noqa: BLE001  # whatever it is: the state may be half changed now
                 self._cluster.doubted("deciding", error, None)
                 continue
-            self._faults = 0
+            self._has_decided = True
             if self._has_said:
                 self._has_said = False
                 self._says(False)
@@ -114,6 +123,10 @@ class Judge:
     def _noted(self, doubt: Doubt, now: float) -> None:
         """Says what went wrong, keeps out who brought it to light, and plans when to go on."""
         self._faults += 1
+        if self._has_decided:
+            is_first = abs(now - self._last_fault) >= _QUIET
+            self._faults = 1 if is_first else min(self._faults, _AT_MOST_WHILE_DECIDING)
+        self._last_fault, self._has_decided = now, False
         log.error(
             "a fault in the core while %s: nothing is decided until it was told everything anew",
             doubt.during,

@@ -166,6 +166,31 @@ def test_a_fault_while_reading_is_noticed(bench: Bench) -> None:
     assert bench.faults == 1
 
 
+def test_a_fault_that_was_only_noticed_is_mended_at_once(bench: Bench) -> None:
+    """Nothing else may happen for a while that would bring up the next turn."""
+    bench.office.cluster.doubted("adding up", ValueError("one too many"), None)
+    assert bench.judge.mends_at == 0.0
+
+
+def test_a_fault_in_every_turn_does_not_make_the_state_anew_in_every_turn(bench: Bench) -> None:
+    """Reading fails each time, deciding does not."""
+
+    def look(now: float) -> None:
+        raise LookupError(now)
+
+    bench.office.see(workload("a", count=1).obj)
+    turns = [NOW + turn / 10 for turn in range(600)]
+    decided = 0
+    for now in turns:
+        decided += bench.plan(now) is not None
+        bench.judge.look(look, now)
+    assert bench.faults < 25
+    assert decided >= bench.faults - 1, "each time that it is mended there is a decision"
+    assert bench.plan(NOW + 120) is not None
+    bench.judge.look(look, NOW + 120)
+    assert bench.plan(NOW + 120) is not None, "after a quiet time it is mended at once again"
+
+
 def test_the_core_says_whom_it_judged(bench: Bench) -> None:
     bench.broken = {"uid-bad"}
     bench.office.see(workload("bad").obj)
