@@ -92,7 +92,8 @@ def _template(value: Any) -> Mapping[str, Any]:
     return {"metadata": kept, "spec": mapping(value, "spec")}
 
 
-def _inferred(wrapped: Mapping[str, Any]) -> Iterator[_Pods]:
+def _inferred(wrapped: Mapping[str, Any], *, as_it_stands: bool = False) -> Iterator[_Pods]:
+    """The pods of what is wrapped. With `as_it_stands`, without what its operator adds to them."""
     group, _, _ = text(wrapped, "apiVersion").rpartition("/")
     kind = text(wrapped, "kind")
     match group, kind:
@@ -110,7 +111,23 @@ def _inferred(wrapped: Mapping[str, Any]) -> Iterator[_Pods]:
             metadata = ObjectMeta(name=text(wrapped, "metadata", "name"))
             inner = CustomJob(kind=kind, metadata=metadata, spec=convert(mapping(wrapped, "spec"), dict[str, Any]))
             for role in () if description is None else description.roles(Seen(inner)) or ():
-                yield _Pods(role.count, _template(role.template), {})
+                if not as_it_stands:
+                    yield _Pods(role.count, _template(role.template), {})
+                elif role.place is not None:
+                    yield _Pods(role.count, _template(found(inner.spec, role.place)), {})
+
+
+def is_understated(component: Mapping[str, Any]) -> bool:
+    """Whether the pod sets that are declared leave out pods of a wrapped object of a kind that is known.
+
+    They are what is charged, and nobody looks at what is made of a wrapped object.
+    """
+    declared = [(pods.count, pods.template) for pods in _pods(component, {})]
+    for pods in _inferred(mapping(component, "template"), as_it_stands=True):
+        if (pods.count, pods.template) not in declared:
+            return True
+        declared.remove((pods.count, pods.template))
+    return False
 
 
 def _inject(spec: dict[str, Any], changes: Sequence[Change]) -> None:

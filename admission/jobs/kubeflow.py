@@ -34,8 +34,10 @@ def _priority_class(seen: Seen) -> str:
 
 def _described(kind: JobKind, *types: str) -> Description:
     field = kind.templates[0][0]
+    order = {type_.lower(): index for index, type_ in enumerate(types)}
 
     def roles(seen: Seen) -> tuple[Role, ...]:
+        """Also types in another spelling, which the operator mends, and others, which it may make pods of."""
         replicas = mapping(seen.spec, field)
         return tuple(
             Role(
@@ -45,7 +47,7 @@ def _described(kind: JobKind, *types: str) -> Description:
                 place=(field, type_, "template"),
                 index_label=REPLICA_INDEX,
             )
-            for type_ in types
+            for type_ in sorted(replicas, key=lambda type_: (order.get(type_.lower(), len(order)), type_))
             if mapping(replicas, type_)
         )
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from admission.api import job_kinds, names
 from admission.api.core import PodSpec
 from admission.api.job_kinds import CustomJob, JobKind
-from admission.jobs import train_jobs
+from admission.jobs import app_wrappers, train_jobs
 from admission.jobs.described import Description, Seen, found, mapping, mappings, text
 from admission.jobs.injection import Directives
 from admission.jobs.registry import DESCRIPTIONS
@@ -27,6 +27,7 @@ from admission.webhook.review import GroupVersionKind, Operation
 
 #: As many pod sets as a Workload has.
 MOST_POD_SETS: Final = 18
+_DYNAMIC: Final = "spark.dynamicAllocation.enabled"
 
 
 def mutate(description: Description, _raw: Mapping[str, Any], job: CustomJob, context: Context) -> list[Operation]:
@@ -120,15 +121,19 @@ def validate(description: Description, new: CustomJob, old: CustomJob | None, co
 
 
 def _gpu_errors(description: Description, new: CustomJob, old: CustomJob, context: Context) -> Iterator[FieldError]:
-    """Unlike those of a Job, templates here can be changed: GPUs may not get into a job that nobody queues that way."""
-    if new.metadata.labels.get(names.QUEUE_LABEL):
+    """GPUs may not get into a job that nobody queues, by its templates, which can be changed here, or by its label.
+
+    Nothing holds back who starts a job without a queue's name.
+    """
+    at = fields.label(names.QUEUE_LABEL)
+    if new.metadata.labels.get(names.QUEUE_LABEL) or context.rules.manage_all:
         return
-    before, now = (isinstance(_verdict(description, each, context), job_rules.LeftAlone) for each in (old, new))
-    if before and not now:
-        yield fields.required(
-            fields.label(names.QUEUE_LABEL),
-            "GPUs are asked for now: suspend the job and name a LocalQueue, or create it anew",
-        )
+    if isinstance(_verdict(description, new, context), job_rules.LeftAlone):
+        return
+    if old.metadata.labels.get(names.QUEUE_LABEL):
+        yield fields.required(at, "may be changed, but not removed from a job that asks for GPUs")
+    elif description.ignored(Seen(old)) or isinstance(_verdict(description, old, context), job_rules.LeftAlone):
+        yield fields.required(at, "GPUs are asked for now: suspend the job and name a LocalQueue, or create it anew")
 
 
 def _shared(kind: JobKind, job: CustomJob) -> job_rules.Job:
@@ -165,17 +170,27 @@ def _ray_job_errors(job: CustomJob) -> Iterator[FieldError]:
 
 
 def _spark_errors(job: CustomJob) -> Iterator[FieldError]:
+    why = "a queued application has the executors that it was admitted with"
     if found(job.spec, ("dynamicAllocation", "enabled")) is True:
-        yield fields.forbidden(
-            "spec.dynamicAllocation.enabled", "a queued application has the executors that it was admitted with"
-        )
+        yield fields.forbidden("spec.dynamicAllocation.enabled", why)
+    if text(job.spec, "sparkConf", _DYNAMIC).strip().lower() == "true":
+        yield fields.forbidden(fields.key("spec.sparkConf", _DYNAMIC), why)
     if mapping(job.spec, "nodeSelector"):
         yield fields.forbidden(
             "spec.nodeSelector", "set spec.driver.nodeSelector and spec.executor.nodeSelector, which flavors add to"
         )
 
 
+def _app_wrapper_errors(job: CustomJob) -> Iterator[FieldError]:
+    for index, component in enumerate(mappings(job.spec, "components")):
+        if mappings(component, "podSets") and app_wrappers.is_understated(component):
+            yield fields.forbidden(
+                f"spec.components[{index}].podSets", "must have all pods of the template, or be left out"
+            )
+
+
 _OWN_RULES: Final[Mapping[JobKind, Callable[[CustomJob], Iterator[FieldError]]]] = {
+    job_kinds.APP_WRAPPER: _app_wrapper_errors,
     job_kinds.RAY_CLUSTER: _ray_cluster_errors,
     job_kinds.RAY_JOB: _ray_job_errors,
     job_kinds.RAY_SERVICE: lambda job: _ray_cluster_errors(job, "rayClusterConfig"),

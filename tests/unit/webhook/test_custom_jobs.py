@@ -186,6 +186,31 @@ BAD: list[Any] = [
     pytest.param(
         "SparkApplication", {"dynamicAllocation": {"enabled": True}}, {}, "dynamicAllocation", id="dynamic allocation"
     ),
+    pytest.param(
+        "SparkApplication",
+        {"sparkConf": {"spark.dynamicAllocation.enabled": "True"}},
+        {},
+        "spec.sparkConf[spark.dynamicAllocation.enabled]",
+        id="dynamic allocation by Spark's own name for it",
+    ),
+    pytest.param(
+        "AppWrapper",
+        {
+            "components": [
+                {
+                    "podSets": [{"replicas": 1, "path": "template.spec.cheap"}],
+                    "template": {
+                        "apiVersion": "batch/v1",
+                        "kind": "Job",
+                        "spec": {"cheap": template(), "template": template(8), "parallelism": 4},
+                    },
+                }
+            ]
+        },
+        {},
+        "spec.components[0].podSets",
+        id="pod sets that leave out what is wrapped",
+    ),
     pytest.param("SparkApplication", {"nodeSelector": {"a": "b"}}, {}, "spec.nodeSelector", id="a common selector"),
     pytest.param(
         "JobSet",
@@ -222,6 +247,42 @@ def test_gpus_cannot_get_into_a_job_that_nobody_queues(kind: str) -> None:
     assert refusal(asking, asking) == "", "one that has them from before is left alone"
     assert refusal(asking, without, every(GpuPods(without_queue=WithoutQueue.ALLOW))) == ""
     assert refusal(asking, without, every(manage_jobs_without_queue_name=True)) == ""
+
+
+@every_kind
+def test_a_suspended_job_with_gpus_keeps_a_queue(kind: str) -> None:
+    """Without one nothing would hold back who starts it."""
+    queued = mutated(job(kind, SPECS[kind](1), "lq"))
+    freed = {**queued, "metadata": {**queued["metadata"], "labels": {}}}
+    refused = ask("validate", freed, queued, with_settings=every()).message
+    assert "may be changed, but not removed from a job that asks for GPUs" in refused
+    allowing = every(GpuPods(without_queue=WithoutQueue.ALLOW))
+    assert ask("validate", freed, queued, with_settings=allowing).allowed
+
+
+def test_a_ray_job_cannot_get_gpus_by_no_longer_using_the_cluster_of_another() -> None:
+    on_another = job("RayJob", {**SPECS["RayJob"](1), "clusterSelector": {"ray.io/cluster": "c"}})
+    on_its_own = job("RayJob", SPECS["RayJob"](1))
+    assert mutated(on_another) == on_another
+    assert "GPUs are asked for now" in refusal(on_its_own, on_another)
+
+
+def test_gpus_are_found_in_replicas_whose_type_is_spelled_otherwise() -> None:
+    made = mutated(job("TFJob", {"tfReplicaSpecs": {"worker": {"template": template(1)}}}))
+    assert is_suspended(made)
+
+
+def test_pod_sets_of_an_app_wrapper_may_be_declared_as_they_are() -> None:
+    for wrapped, places in (
+        ({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": template(1)}}, ["template.spec.template"]),
+        ({"apiVersion": "v1", "kind": "Pod", **template(1)}, ["template"]),
+        (
+            {"apiVersion": "ray.io/v1", "kind": "RayCluster", "spec": cluster(1)},
+            ["template.spec.headGroupSpec.template", "template.spec.workerGroupSpecs[0].template"],
+        ),
+    ):
+        component = {"podSets": [{"path": place} for place in places], "template": wrapped}
+        assert refusal(job("AppWrapper", {"components": [component]}, "lq")) == ""
 
 
 # ------------------------------------------------------------------ whom the API server asks
