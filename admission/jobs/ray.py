@@ -50,13 +50,19 @@ def _cluster_roles(seen: Seen, *at: str) -> tuple[Role, ...]:
     workers = (
         Role(
             name=text(group, "groupName").lower(),
-            count=number(group, "replicas", default=1) * max(1, number(group, "numOfHosts", default=1)),
+            count=_replicas(group) * max(1, number(group, "numOfHosts", default=1)),
             template=template_of(group),
             place=(*at, "workerGroupSpecs", index, "template"),
         )
         for index, group in enumerate(mappings(cluster, "workerGroupSpecs"))
     )
     return (head, *workers)
+
+
+def _replicas(group: Mapping[str, Any]) -> int:
+    """As many as KubeRay makes, which keeps to the limits of the group also where nothing scales it."""
+    asked, least = number(group, "replicas", default=1), number(group, "minReplicas")
+    return max(least, min(asked, number(group, "maxReplicas", default=asked)))
 
 
 def _head(cluster: Mapping[str, Any], annotations: Mapping[str, str]) -> Mapping[str, Any]:

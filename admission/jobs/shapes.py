@@ -23,6 +23,11 @@ def shape(template: Mapping[str, Any]) -> PodTemplateSpec:
 
 
 def runs_the_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether the containers are the same; where they may run is what a start changes."""
-    mine, theirs = shape(one).spec, shape(other).spec
-    return (mine.containers, mine.init_containers) == (theirs.containers, theirs.init_containers)
+    """Whether the containers are the same and all that they take; where they may run is what a start changes."""
+    return _taken(one) == _taken(other)
+
+
+def _taken(template: Mapping[str, Any]) -> tuple[object, ...]:
+    """The overhead follows from the runtime class, and is written into some templates and not into others."""
+    spec = shape(template).spec
+    return spec.containers, spec.init_containers, spec.resources, spec.resource_claims, spec.runtime_class_name

@@ -524,3 +524,39 @@ def test_nonsense_is_read_as_nothing(kind: Kind, nonsense: Any) -> None:
         description.active(seen)
         description.reclaimable(seen)
         assert description.verdict(seen) is None or raw["kind"] == "AppWrapper"
+
+
+def test_replica_types_of_any_spelling_are_charged() -> None:
+    """The operator mends the spelling, and makes pods of types that it does not know."""
+    found = roles(training_job("TFJob", "tfReplicaSpecs", {"zebra": 1, "worker": 4, "Chief": 1}))
+    assert [(name, role.count) for name, role in found.items()] == [("chief", 1), ("worker", 4), ("zebra", 1)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "want"),
+    [
+        pytest.param({"replicas": 0, "minReplicas": 8}, 8, id="no fewer than the least"),
+        pytest.param({"replicas": 9, "maxReplicas": 4}, 4, id="no more than the most"),
+        pytest.param({"replicas": 3, "minReplicas": 1, "maxReplicas": 4, "numOfHosts": 2}, 6, id="between them"),
+    ],
+)
+def test_workers_of_ray_are_as_many_as_kuberay_makes(limits: Object, want: int) -> None:
+    group = {"groupName": "w", "template": pod_template(), **limits}
+    made = custom_job("RayCluster", {"headGroupSpec": {"template": pod_template()}, "workerGroupSpecs": [group]})
+    assert roles(made)["w"].count == want
+
+
+def test_a_job_that_runs_with_other_claims_is_stopped() -> None:
+    """Templates of these kinds can be changed while they run, and claims cost what their own templates say."""
+    job = training_job("PyTorchJob", "pytorchReplicaSpecs", {"Worker": 1})
+    pod = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    w = world(job).settle()
+    w.admit()
+    w.settle()
+    assert not suspended(w, "PyTorchJob")
+    replicas = copy.deepcopy(spec(w, "PyTorchJob")["pytorchReplicaSpecs"])
+    replicas["Worker"]["template"]["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = "eight"
+    w.change("PyTorchJob", "j", {"spec": {"pytorchReplicaSpecs": replicas}})
+    w.settle()
+    assert suspended(w, "PyTorchJob")
