@@ -15,8 +15,11 @@ from admission.api import cel_operations as operations
 from admission.api import cel_syntax as syntax
 from admission.api.cel_operations import Device, Unanswered, Value
 from admission.api.cel_syntax import CelError
+from admission.api.cel_values import effort
 
 _MOST_STEPS: Final = 10_000
+#: Looking at so many characters of a text is a step.
+_CHARACTERS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +144,16 @@ class _Evaluation:
                 values = [self.value(argument, names) for argument in arguments]
                 if target is None:
                     return operations.called(operations.FUNCTIONS[function], function, values)
-                return operations.called(operations.METHODS[function], function, [self.value(target, names), *values])
+                return self._method(function, [self.value(target, names), *values])
             case _:
                 assert_never(node)
+
+    def _method(self, function: str, values: list[Value]) -> Value:
+        if function == "matches" and len(values) > 1:
+            self._steps += effort(values[0], values[1]) // _CHARACTERS
+            if self._steps > _MOST_STEPS:
+                raise Unanswered("it takes too many steps")
+        return operations.called(operations.METHODS[function], function, values)
 
     def _logical(self, left: syntax.Node, right: syntax.Node, names: Mapping[str, Value], *, decisive: bool) -> bool:
         """One side may have no answer, as long as the other one decides."""

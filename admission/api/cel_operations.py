@@ -14,6 +14,8 @@ from admission.api.cel_syntax import CelError
 from admission.api.cel_values import Amount, Version, amount, pattern, version
 
 _LONGEST_TEXT: Final = 10_000
+#: Whether something is in a list is one step, however long that is.
+_LONGEST_LIST: Final = 1_000
 _LARGEST: Final = 2**63
 
 Value = Any
@@ -164,8 +166,8 @@ def _ordered(operator: str, left: Value, right: Value) -> bool:
 def _arithmetic(operator: str, left: Value, right: Value) -> Value:
     if operator == "+" and type(left) is type(right) and isinstance(left, str | list):
         joined = left + right
-        if len(joined) > _LONGEST_TEXT:
-            raise Unanswered("a text gets too long")
+        if len(joined) > (_LONGEST_TEXT if isinstance(joined, str) else _LONGEST_LIST):
+            raise Unanswered("a text or list gets too long")
         return joined
     if not (_is_number(left) and type(left) is type(right)):
         raise Unanswered(f"{operator} is used on things that are no numbers of one kind")

@@ -65,9 +65,16 @@ def version(text: str) -> Version | None:
     return Version((int(major), int(minor), int(patch)), tuple(rest.split(".")) if rest else ())
 
 
+def effort(text: object, searched: object) -> int:
+    """How many characters a search for the pattern looks at, at most: each repetition may begin and end anywhere."""
+    if not isinstance(text, str) or not isinstance(searched, str):
+        return 0
+    return int(len(text) ** (1 + min(len(_REPEAT.findall(searched)), _MOST_REPEATS)))
+
+
 @lru_cache(maxsize=256)
 def pattern(text: str) -> re.Pattern[str]:
-    """The pattern, if it is one that ends soon on any text: few repetitions, none of a group, no references."""
+    """The pattern, if it is one that ends soon on a short text: few repetitions, none of a group, no references."""
     repeats = _REPEAT.findall(text)
     if (
         len(text) > _LONGEST_PATTERN

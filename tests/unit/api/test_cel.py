@@ -91,6 +91,10 @@ def test_which_devices_are_meant(expression: str, want: bool) -> None:
             "too many steps",
             id="too much work",
         ),
+        pytest.param(
+            f'"{"a" * 2000}".matches("a*a*a*b")', "too many steps", id="a pattern that takes long on a long text"
+        ),
+        pytest.param(f"size({' + '.join(['[1,2,3,4,5,6,7,8,9,0]'] * 101)}) > 0", "gets too long", id="a long list"),
     ],
 )
 def test_what_has_no_answer_says_why(expression: str, words: str) -> None:
