@@ -6,19 +6,23 @@ by their shape, since others may put containers into them; devices, of which quo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
 
-from admission.api.core import LimitRange, Pod, PodTemplateSpec
+from admission.api.core import LimitRange, Pod, PodSpec, PodTemplateSpec
 from admission.api.decoding import convert
 from admission.api.kueue import PodSet, Workload
 from admission.jobs import pod_states
 from admission.jobs.group_facts import GroupFacts
 from admission.jobs.interface import Context
 from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
+
+#: An extended resource, or a claim and a claim template of which one is named.
+Device = str | tuple[str, str]
 
 _NO_PODS: frozenset[str] = frozenset()
 
@@ -68,7 +72,7 @@ def facts_of(
     """`pod_sets` are what the owner wants, `place_of` the pod set of each pod, by uid."""
     mine = tuple(sorted(pods, key=pod_states.by_age))
     ranges = tuple(context.limit_ranges(mine[0].metadata.namespace)) if mine else ()
-    limits = {pod_set.name: _devices(pod_set, ranges) for pod_set in pod_sets}
+    limits = {pod_set.name: _devices_of(pod_set, ranges) for pod_set in pod_sets}
     only = next(iter(limits.values())) if len(limits) == 1 else None
     unfit = frozenset(
         pod.metadata.uid
@@ -78,25 +82,28 @@ def facts_of(
     return ServingFacts(mine, workload, context.now, pod_set_by_uid=place_of, unfit=unfit)
 
 
-def _devices(pod_set: PodSet, ranges: tuple[LimitRange, ...]) -> dict[str, int] | None:
-    """What a pod of the template takes of extended resources; None where that cannot be told."""
+def _devices_of(pod_set: PodSet, ranges: tuple[LimitRange, ...]) -> Counter[Device] | None:
+    """What a pod of the template takes; None where that cannot be told."""
     try:
         spec = convert(pod_set.template, PodTemplateSpec).spec
     except msgspec.ValidationError:
         return None
     requests = pod_requests(spec, Surroundings(limit_ranges=ranges, are_admitted=True))
-    return None if isinstance(requests, Misconfigured) else _extended(requests.node)
+    return None if isinstance(requests, Misconfigured) else _devices(requests.node, spec)
 
 
-def _asks_for_more(pod: Pod, most: Mapping[str, int] | None) -> bool:
+def _asks_for_more(pod: Pod, most: Counter[Device] | None) -> bool:
     """Whether it asks for more devices than its template: what others put into a pod are containers without any."""
     if most is None:
         return False
     requests = pod_requests(pod.spec, Surroundings(are_admitted=True))
     if isinstance(requests, Misconfigured):
         return True
-    return any(amount > most.get(name, 0) for name, amount in _extended(requests.node).items())
+    return bool(_devices(requests.node, pod.spec) - most)
 
 
-def _extended(amounts: Mapping[str, int]) -> dict[str, int]:
-    return {name: amount for name, amount in amounts.items() if "/" in name}
+def _devices(amounts: Mapping[str, int], spec: PodSpec) -> Counter[Device]:
+    """How much of each extended resource, and how often it names each claim or claim template."""
+    extended = Counter[Device]({name: amount for name, amount in amounts.items() if "/" in name})
+    extended.update((claim.resource_claim_name, claim.resource_claim_template_name) for claim in spec.resource_claims)
+    return extended

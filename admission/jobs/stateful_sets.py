@@ -35,7 +35,7 @@ from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
 
 KIND: Final = "StatefulSet"
-_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
+POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 #: The finalizer of an object that is deleted without what it owns.
 _ORPHANED: Final = "orphan"
 GVK: Final = gvk(GROUP, KIND)
@@ -103,7 +103,7 @@ class StatefulSets:
 def _left_by(pod: Pod) -> str:
     """The StatefulSet that a pod without a controller was made by."""
     name, _, index = pod.metadata.name.rpartition("-")
-    return name if index.isdecimal() and pod.metadata.labels.get(_POD_NAME) == pod.metadata.name else ""
+    return name if index.isdecimal() and pod.metadata.labels.get(POD_NAME_LABEL) == pod.metadata.name else ""
 
 
 def _freed(workloads: Iterable[Workload]) -> tuple[Effect, ...]:
@@ -133,9 +133,9 @@ def _taken_up(owner: StatefulSet, free: Iterable[Workload]) -> tuple[Effect, ...
 
 
 def _lead(owner: StatefulSet, own: tuple[Workload, ...], pods: list[Pod], context: Context) -> Outcome:
-    if _ORPHANED in owner.metadata.finalizers:
-        return Outcome()  # it goes and its pods stay, and so does what they hold
     if owner.metadata.is_deleting:
+        if _ORPHANED in owner.metadata.finalizers:
+            return Outcome()  # it goes and its pods stay, and so does what they hold
         return left_behind(own, pods, context)
     if not is_parent(owner.spec.template, names.STATEFUL_SET_INTEGRATION) and not pods:
         return left_behind(own, pods, context)

@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from admission.api import names
+from admission.api.leader_worker_sets import GROUP_INDEX_LABEL, NAME_LABEL, WORKER_INDEX_LABEL
+from admission.jobs.stateful_sets import POD_NAME_LABEL
 from admission.webhook import custom_matching, status_policy
 from admission.webhook.context import Rules
-from admission.webhook.matching import Condition, Matching, annotation, gated, label, selector
+from admission.webhook.gpus import cel_list
+from admission.webhook.matching import TRUSTED, Condition, Matching, annotation, gated, label, selector
 
 _API_VERSION: Final = "admissionregistration.k8s.io/v1"
 
@@ -21,6 +24,10 @@ _MAY_ADMIT: Final = (
     f"authorizer.group('{names.GROUP}').resource('workloads').subresource('status')"
     ".namespace(request.namespace).check('patch').allowed()"
 )
+
+#: What queues its pods together, and the labels by which each is known.
+_GANGS: Final = (names.STATEFUL_SET_INTEGRATION, names.LEADER_WORKER_SET_INTEGRATION)
+_PLACES: Final = (POD_NAME_LABEL, NAME_LABEL, GROUP_INDEX_LABEL, WORKER_INDEX_LABEL)
 
 Validation = dict[str, str]
 
@@ -104,6 +111,13 @@ def _updated_pods(rules: Rules) -> list[dict[str, Any]]:
             ),
             message=f"label {names.QUEUE_LABEL} is immutable once the pod was admitted",
         ),
+        Validation(
+            expression=(
+                f"!({annotation(names.POD_SUSPENDING_PARENT, 'oldObject')} in {cel_list(_GANGS)}) || {TRUSTED} || "
+                f"({_same_place()})"
+            ),
+            message="what says which StatefulSet or LeaderWorkerSet a queued pod is a part of is immutable",
+        ),
         *(
             Validation(
                 expression=f"!{gated('oldObject', gate)} || {gated('object', gate)} || {_MAY_ADMIT}",
@@ -123,6 +137,20 @@ def _updated_pods(rules: Rules) -> list[dict[str, Any]]:
         [Condition(name="is-managed", expression=is_managed)],
         validations,
     )
+
+
+def _same_place() -> str:
+    """Whether the pod is found where it was: one that is not any more would run on when its quota is given back."""
+    return " && ".join(f"{now} == {before}" for now, before in zip(_place("object"), _place("oldObject"), strict=True))
+
+
+def _place(of: str) -> list[str]:
+    owners = f"{of}.metadata.?ownerReferences.orValue([])"
+    return [
+        f"{owners}.filter(o, o.?controller.orValue(false)).map(o, o.uid)",
+        annotation(names.POD_SUSPENDING_PARENT, of),
+        *(label(name, of) for name in _PLACES),
+    ]
 
 
 def _created_jobs(rules: Rules, matching: Matching) -> list[dict[str, Any]]:

@@ -208,6 +208,15 @@ def test_another_one_of_its_name_does_not_inherit() -> None:
     assert world.wl["metadata"]["ownerReferences"][0]["uid"] == "uid-2"
 
 
+def test_its_finalizers_alone_do_not_take_it_out_of_the_queue() -> None:
+    """Whoever writes the one that is there while pods are left behind would never be evicted."""
+    world = serving(1)
+    world.change("StatefulSet", "s", {"metadata": {"finalizers": ["orphan"]}})
+    world.evict()
+    world.settle()
+    assert world.pods()["s-0"]["metadata"].get("deletionTimestamp")
+
+
 def test_deleted_without_its_pods_it_leaves_them_and_its_workload_to_the_next_one() -> None:
     world = serving(2)
     world.change("StatefulSet", "s", {"metadata": {"deletionTimestamp": stamp(), "finalizers": ["orphan"]}})
@@ -281,6 +290,24 @@ def test_a_workload_of_other_pods_does_not_let_these_go() -> None:
 def test_devices(template: dict[str, Any], wanted: bool) -> None:
     asking = [{"name": "c", "image": "i", "resources": {"requests": {GPU: "2"}, "limits": {GPU: "2"}}}]
     world = World().put(stateful(1, template=template), of_set(0, containers=asking)).settle()
+    world.admit()
+    world.settle()
+    assert (world.gates("s-0") == []) is wanted
+
+
+@pytest.mark.parametrize(
+    ("claim", "wanted"),
+    [
+        pytest.param("one", True, id="a pod with the claims of the template is let go"),
+        pytest.param("eight", False, id="a pod with other claims is not let go"),
+    ],
+)
+def test_claims(claim: str, wanted: bool) -> None:
+    template = pod_template()
+    template["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    member = of_set(0)
+    member["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": claim}]
+    world = World().put(stateful(1, template=template), member).settle()
     world.admit()
     world.settle()
     assert (world.gates("s-0") == []) is wanted
