@@ -21,12 +21,14 @@ from queues.core.usage_history import Level
 Turn = tuple[object, ...]
 TurnOf = Callable[[QueueRecord, WorkloadRecord, Sequence[tuple[Account, int]]], "Turn | None"]
 
+Place = tuple[Level, OrderKey]
+
 NO_TURN: Turn = ()
 _SLACK = 64
 
 
 class Ticket:
-    """A group that is filed. `turn` is the last that was told; entries with another one are out of date."""
+    """A group that is filed. `turn` is that of its head when it was: each shelf finds out anew when it matters."""
 
     __slots__ = ("group", "lacks", "queue", "turn")
 
@@ -38,21 +40,22 @@ class Ticket:
 
     @property
     def is_valid(self) -> bool:
-        group = self.group
-        return group.ticket is self and group.is_parked and self.queue.order.groups.get(group.shape) is group
+        """Whether it could come forward at all: an inactive queue wakes everybody once it is active again."""
+        group, queue = self.group, self.queue
+        return (
+            group.ticket is self
+            and group.is_parked
+            and queue.is_active
+            and queue.order.groups.get(group.shape) is group
+        )
 
     @property
     def may_come(self) -> bool:
         return any(account.usage <= most for account, most in self.lacks.ceilings)
 
     @property
-    def comes_first(self) -> bool:
-        """Whether nobody comes before it in its own queue who may come forward as well."""
-        mine = self._place
-        return all(other._place >= mine for other in tickets_of(self.queue) if other.may_come)  # noqa: SLF001
-
-    @property
-    def _place(self) -> tuple[Level, OrderKey]:
+    def place(self) -> Place:
+        """In the order of its own queue."""
         head = self.group.head()
         assert head is not None  # noqa: S101
         return (self.group.level, head.key)
@@ -67,6 +70,11 @@ def tickets_of(queue: QueueRecord) -> list[Ticket]:
     """Cost: the queue's groups."""
     tickets = [group.ticket for group in queue.order.groups.values() if group.is_parked]
     return [ticket for ticket in tickets if ticket is not None]
+
+
+def _first_place(queue: QueueRecord) -> Place:
+    """That of the first in the queue who may come forward: nobody of the same queue does before it."""
+    return min(ticket.place for ticket in tickets_of(queue) if ticket.may_come)
 
 
 _Entry = tuple[Turn, int, Ticket]
@@ -126,13 +134,20 @@ class Shelf:
     def _best(
         self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None], aside: list[tuple[list[_Entry], _Entry]]
     ) -> list[_Entry] | None:
-        """The heap with the next at its top."""
+        """The heap with the next at its top. Cost besides: the groups of the queues of whoever is at a top."""
         best: list[_Entry] | None = None
+        first: dict[QueueRecord, Place] = {}
         mosts = self._mosts
         for index in range(len(mosts) - 1, bisect_left(mosts, usage) - 1, -1):
             heap = self._by_most[mosts[index]]
             before = len(heap)
-            while _has_fresh_top(heap, turn_of) and (heap[0][2].queue in served or not heap[0][2].comes_first):
+            while _has_fresh_top(heap, turn_of):
+                ticket = heap[0][2]
+                queue = ticket.queue
+                if queue not in first:
+                    first[queue] = _first_place(queue)
+                if queue not in served and ticket.place <= first[queue]:
+                    break
                 aside.append((heap, heappop(heap)))
                 before -= 1
             self._size -= before - len(heap)
@@ -144,7 +159,7 @@ class Shelf:
         """Leave out what is out of date. Cost: what was put in since the last time."""
         self._size = 0
         for most in list(self._by_most):
-            heap = [entry for entry in self._by_most[most] if entry[2].is_valid and entry[2].turn is entry[0]]
+            heap = [entry for entry in self._by_most[most] if entry[2].is_valid]
             if heap:
                 heapify(heap)
                 self._by_most[most] = heap
@@ -159,13 +174,12 @@ def _has_fresh_top(heap: list[_Entry], turn_of: TurnOf) -> bool:
     """Have somebody at the top whose turn is what it says. Turns that come earlier now were filed again."""
     while heap:
         turn, serial, ticket = heap[0]
-        if not ticket.is_valid or ticket.turn is not turn:
+        if not ticket.is_valid:
             heappop(heap)
             continue
         now = ticket.turn_by(turn_of)
         if now == turn:
             return True
-        ticket.turn = now
         heapreplace(heap, (now, serial, ticket))
     return False
 

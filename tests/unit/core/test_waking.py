@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from queues.core import cycle
+from queues.core import cycle, events
 from queues.core.nomination import nominate
 from queues.core.policy import FairSharing, Policy
 from queues.core.tree import Account
-from tests.builders import ANY, LOWER, admitted, cluster_queue, evicted, workload
+from tests.builders import ANY, LOWER, admitted, check, cluster_queue, evicted, workload
 
 
 @pytest.fixture
@@ -106,6 +106,39 @@ def test_what_starts_in_the_own_queue_meanwhile_counts_as_what_could_be_evicted(
     assert admitted(made.run()) == ["low"]
     made.finish("r2")
     assert evicted(made.run()) == ["low"]
+
+
+def test_an_inactive_queue_lets_the_next_have_its_turn(play):
+    made = play().apply(events.CheckChanged(check("c")))
+    made.queues(cluster_queue("a").cohort("c").gpus(1).checks("c"))
+    made.queues(*[cluster_queue(name).cohort("c").gpus(1) for name in "br"])
+    made.submit(workload("r").queue("r").gpus(3))
+    made.run()
+    made.submit(workload("a1").queue("a").at(1.0), workload("b1").queue("b").at(2.0))
+    made.run()
+    made.apply(events.CheckChanged(check("c", active=False)))
+    made.finish("r")
+    assert admitted(made.run()) == ["b1"]
+    made.apply(events.CheckChanged(check("c")))
+    assert admitted(made.run()) == ["a1"]
+
+
+def test_a_turn_that_comes_later_by_now_is_known_wherever_the_workload_waits(play):
+    """`big` waits for its own queue or for the cohort. Two of its own queue start, after which it would borrow."""
+    made = play().queues(cluster_queue("a").cohort("c").gpus(10, lending=0), cluster_queue("b").cohort("c").gpus(4))
+    made.submit(workload("rb").queue("b").gpus(4), *[workload(f"r{gpus}").queue("a").gpus(gpus) for gpus in (5, 4, 1)])
+    made.run()
+    made.submit(workload("big").queue("a").gpus(4))
+    made.finish("r1")
+    made.run()
+    made.submit(workload("filler").queue("a"))
+    assert admitted(made.run()) == ["filler"]
+    made.submit(workload("s3").queue("a").gpus(3).priority(1), workload("s1").queue("a").priority(1))
+    made.run()
+    made.finish("r5")
+    assert admitted(made.run()) == ["s3", "s1"]
+    made.finish("rb")
+    assert admitted(made.run()) == ["big"]
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(fair_sharing=FairSharing())], ids=["classical", "fair"])
