@@ -340,8 +340,11 @@ class _Cycle:
             return
 
         def drain_of(record: WorkloadRecord) -> Drain | None:
-            entry = nominate(self.state, record, self.policy, self.strategy)
-            return None if entry.misfit is None else self._outlook(entry, entry.misfit).drain
+            try:
+                entry = nominate(self.state, record, self.policy, self.strategy)
+                return None if entry.misfit is None else self._outlook(entry, entry.misfit).drain
+            except Exception as error:
+                raise Misjudged(record.uid) from error
 
         for one in self.state.reservations.review(self.now, drain_of):
             group = one.record.group

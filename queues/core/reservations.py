@@ -29,70 +29,103 @@ class Reservation:
 
 class Reservations:
     def __init__(self) -> None:
-        self.kept: dict[Uid, Reservation] = {}
+        #: By the ClusterQueue for which they are.
+        self.kept: dict[QueueRecord, Reservation] = {}
         #: Who has no place, and since when; in the order of that.
-        self._without: dict[Uid, tuple[WorkloadRecord, Timestamp]] = {}
+        self._without: dict[QueueRecord, dict[Uid, tuple[WorkloadRecord, Timestamp]]] = {}
         self._rule: DomainReservation | None = None
         self._now: Timestamp = 0.0
 
     def begin(self, now: Timestamp, rule: DomainReservation | None) -> bool:
         """Let go what is over. True when domains are free again that were kept."""
         self._rule, self._now = rule, now
-        over = [uid for uid, one in self.kept.items() if rule is None or one.until <= now or not _waits(one)]
-        for uid in over:
-            one = self.kept.pop(uid)
-            if rule is not None and _waits(one):
-                self._without[uid] = (one.record, now)  # it may have one again later
+        if rule is None:
+            self._without.clear()
+        over = [one for one in self.kept.values() if rule is None or one.until <= now or not _waits(one)]
+        for one in over:
+            del self.kept[one.queue]
+            self.has_no_place(one.record, now)  # it may have one again later
         return bool(over)
 
     def has_no_place(self, record: WorkloadRecord, now: Timestamp) -> None:
-        if self._rule is not None and record.uid not in self.kept:
-            self._without.setdefault(record.uid, (record, now))
+        queue = record.queue
+        if self._rule is None or queue is None:
+            return
+        kept = self.kept.get(queue)
+        if kept is None or kept.record is not record:
+            self._without.setdefault(queue, {}).setdefault(record.uid, (record, now))
+
+    def forget(self, record: WorkloadRecord) -> None:
+        """It has a place now, or is gone: should it wait again, its time begins anew."""
+        if record.queue is not None:
+            self._without.get(record.queue, {}).pop(record.uid, None)
 
     def against(self, record: WorkloadRecord) -> tuple[KeptDomain, ...]:
-        """The domains that this workload may not use. Whoever had others evicted may use what they give back."""
+        """The domains that this workload may not use.
+
+        Whoever had others evicted may use what they give back, and whoever comes before the one that a domain is kept
+        for in their own queue may use it too: that one could not start before them.
+        """
         if not self.kept or record.claim is not None:
             return ()
         return tuple(
             [
                 one.domain
                 for one in self.kept.values()
-                if one.record is not record and one.record.priority >= record.priority
+                if one.record.priority >= record.priority and not _comes_first(record, one)
             ]
         )
 
     def review(self, now: Timestamp, drain_of: Callable[[WorkloadRecord], Drain | None]) -> list[Reservation]:
-        """Keep domains for those that have waited long enough. Cost: a search for each of these."""
+        """Keep domains for those that have waited long enough. Cost: a search for each whose queue has none."""
         rule, found = self._rule, []
-        if rule is None:
-            self._without.clear()
-            return []
-        for uid, (record, since) in list(self._without.items()):
-            queue = record.queue
-            if record.stage is not Stage.QUEUED or queue is None:
-                del self._without[uid]
-            elif since + rule.after > now:
-                break
-            elif not any(one.queue is queue for one in self.kept.values()):
-                drain = drain_of(record)
-                del self._without[uid]
-                if drain is None or any(one.domain.path == drain.path for one in self.kept.values()):
-                    self._without[uid] = (record, now)
+        for queue, waiting in list(self._without.items()):
+            if queue in self.kept or rule is None:
+                continue
+            for uid, (record, since) in list(waiting.items()):
+                if not _stands(record, queue):
+                    del waiting[uid]
                     continue
-                one = Reservation(record, queue, drain, KeptDomain(drain.path, drain.hosts), now + rule.lasting)
-                self.kept[uid] = one
+                if since + rule.after > now:
+                    break
+                del waiting[uid]
+                drain = drain_of(record)
+                if drain is None or any(not one.domain.is_apart_from(drain.hosts) for one in self.kept.values()):
+                    waiting[uid] = (record, now)
+                    continue
+                one = Reservation(record, queue, drain, KeptDomain(drain.hosts), now + rule.lasting)
+                self.kept[queue] = one
                 found.append(one)
+                break
+            if not waiting:
+                del self._without[queue]
         return found
 
     def next_due(self) -> Timestamp | None:
-        """When a reservation ends or may begin."""
+        """When a reservation ends or may begin. Cost: the queues in which somebody has no place."""
         times = [one.until for one in self.kept.values()]
         if self._rule is not None:
-            first = next((since for _, since in self._without.values()), None)
-            if first is not None and first + self._rule.after > self._now:
-                times.append(first + self._rule.after)
+            first = [
+                next(iter(waiting.values()))[1]
+                for queue, waiting in self._without.items()
+                if waiting and queue not in self.kept
+            ]
+            times += [since + self._rule.after for since in first if since + self._rule.after > self._now]
         return min(times, default=None)
 
 
 def _waits(one: Reservation) -> bool:
-    return one.record.stage is Stage.QUEUED and one.record.queue is one.queue
+    return _stands(one.record, one.queue)
+
+
+def _stands(record: WorkloadRecord, queue: QueueRecord) -> bool:
+    """Whether it waits in this queue and could start there."""
+    return record.stage is Stage.QUEUED and record.queue is queue and queue.is_active
+
+
+def _comes_first(record: WorkloadRecord, one: Reservation) -> bool:
+    """Whether it is the one, or stands before it in the same queue."""
+    mine, other = record.group, one.record.group
+    if record.queue is not one.queue or mine is None or other is None:
+        return False
+    return (mine.level, record.key) <= (other.level, one.record.key)

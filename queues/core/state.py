@@ -167,6 +167,7 @@ class State(Readings):
 
     def admit(self, record: WorkloadRecord, admission: Admission) -> None:
         """The workload holds this from now on and waits no more."""
+        self.reservations.forget(record)
         self.waiting.withdraw(record)
         record.stage = Stage.HOLDING
         record.evicted = False
@@ -202,6 +203,7 @@ class State(Readings):
         if record is None:
             return
         self.foresight.gone(uid)
+        self.reservations.forget(record)
         if record.stage is Stage.HOLDING:
             self.release(record)
         else:

@@ -5,19 +5,22 @@ It works from names of hosts, so that it holds in every tree over the same nodes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from queues.core.topology.capacity import Ints
-from queues.core.topology.tree import Path, Tree
+from queues.core.topology.tree import Tree
 
 
 class KeptDomain:
-    def __init__(self, path: Path, hosts: tuple[str, ...]) -> None:
-        self.path = path
+    def __init__(self, hosts: tuple[str, ...]) -> None:
         self.hosts = hosts
         self._known: tuple[Tree, Ints] | None = None
+
+    def is_apart_from(self, hosts: Iterable[str]) -> bool:
+        """Whether none of these is kept."""
+        return set(self.hosts).isdisjoint(hosts)
 
     def leaves_of(self, tree: Tree) -> Ints:
         """The lowest domains of a tree that are kept; none where these are not hosts. Cost: once for each tree."""

@@ -13,6 +13,7 @@ from tests.builders import (
     LOWER,
     Play,
     admitted,
+    check,
     cluster_queue,
     flavor,
     held,
@@ -22,6 +23,7 @@ from tests.builders import (
     workload,
 )
 
+BLOCK = "example.com/block"
 RACK = "example.com/rack"
 POOL = {"pool": "gpu"}
 GPUS = flavor("gpus", POOL, topology="t")
@@ -181,3 +183,115 @@ def test_it_does_not_where_a_domain_is_kept(play):
     at = stream(made, 60)
     assert at is not None
     assert at - start < 60 + 8 * 12
+
+
+def full(play, *names, sizes=((8, 8),), policy=KEEPING) -> Play:
+    """Every node is taken by a workload of its own, `r0n0` by that name."""
+    made = racks(play, sizes, policy=policy)
+    made.submit(*[on(name, name, 8, "other") for name in names])
+    assert len(admitted(made.run())) == len(names)
+    return made
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["of its shape", "in a StrictFIFO queue"])
+def test_a_domain_is_not_kept_from_whoever_comes_before_in_the_same_queue(play, strict):
+    made = full(play, "r0n0", "r0n1")
+    if strict:
+        made.queues(cluster_queue("q").flavor("gpus", {GPU: 1000}).within(LOWER).strict())
+    made.submit(gang("late", 2, 8).at(50.0))
+    made.run()
+    made.now += 61
+    assert "is kept for it" in why(made, "late").message
+    made.submit(gang("early", 2, 8).at(40.0))
+    made.run()
+    made.finish("r0n0", "r0n1")
+    assert admitted(made.run()) == ["early"]
+
+
+def test_a_domain_is_kept_from_whoever_comes_after(play):
+    made = full(play, "r0n0", "r0n1")
+    made.submit(gang("g", 2, 8))
+    made.run()
+    made.now += 61
+    made.run()
+    made.submit(workload("small").queue("q").gpus(1), workload("elsewhere").queue("other").gpus(1))
+    made.finish("r0n0")
+    assert admitted(made.run()) == []
+    made.finish("r0n1")
+    assert admitted(made.run()) == ["g"]
+
+
+def test_nothing_is_kept_for_a_queue_that_is_inactive(play):
+    made = full(play, "r0n0", "r0n1")
+    made.apply(events.CheckChanged(check("c")))
+    made.queues(cluster_queue("q").flavor("gpus", {GPU: 1000}).checks("c"))
+    made.submit(gang("g", 2, 8))
+    made.run()
+    made.now += 61
+    made.run()
+    made.apply(events.CheckChanged(check("c", active=False)))
+    made.submit(workload("small").queue("other").gpus(1))
+    made.finish("r0n0")
+    assert admitted(made.run()) == ["small"]
+    made.now += 61
+    made.run()
+    assert not made.state.reservations.kept
+
+
+def test_a_reservation_wakes_the_core_when_it_is_due_whatever_another_queue_waits_for(play):
+    made = full(play, "r0n0", "r0n1", "r1n0", "r1n1", sizes=[(8, 8), (8, 8)])
+    made.submit(gang("first", 2, 8), gang("behind", 2, 4))
+    made.run()
+    made.now += 30
+    made.submit(gang("second", 2, 8, "other"))
+    made.run()
+    made.now += 31
+    made.run()  # `first` has a domain, and `behind` has to wait for its queue to have another one
+    due = made.state.next_wakeup()
+    assert due is not None
+    assert due <= made.now + 30
+    made.now = due
+    made.run()
+    assert {one.record.uid for one in made.state.reservations.kept.values()} == {"first", "second"}
+
+
+def test_domains_that_are_kept_do_not_overlap(play):
+    """Else each of the two would keep the other from its own."""
+    made = play(KEEPING).apply(events.TopologyChanged(topology("t", BLOCK, RACK, HOSTNAME_LABEL))).flavors(GPUS)
+    for rack in range(3):
+        name = f"n{rack}"
+        labels = {**POOL, BLOCK: "b", RACK: f"r{rack}", HOSTNAME_LABEL: name}
+        made.apply(events.NodeChanged(node(name, 8, labels)))
+    made.queues(*[cluster_queue(name).flavor("gpus", {GPU: 1000}) for name in ("q", "other", "full")])
+    made.submit(*[on(f"n{rack}", f"n{rack}", 8, "full") for rack in range(3)])
+    made.run()
+    made.submit(gang("one", 1, 8))
+    made.run()
+    made.submit(workload("two").queue("other").gpus(8).gang(2).topology(required=BLOCK))
+    made.run()
+    made.now += 61
+    made.run()
+    made.finish("n0")
+    assert admitted(made.run()) == ["one"]
+
+
+def test_whoever_had_a_place_meanwhile_waits_anew_for_a_domain(play):
+    made = full(play, "r0n0", "r0n1")
+    made.submit(gang("first", 2, 8))
+    made.run()
+    made.submit(on("g", "r0n1", 8, "full"))
+    made.queues(cluster_queue("full").flavor("gpus", {GPU: 1000}))
+    made.run()
+    made.finish("r0n1")
+    assert admitted(made.run()) == ["g"]
+    made.now += 45
+    made.release("g")
+    made.submit(on("r0n1", "r0n1", 8, "other").priority(9))
+    made.run()
+    made.finish("first")
+    made.now += 20
+    made.run()
+    assert not made.state.reservations.kept
+    made.now += 40
+    made.run()
+    assert {one.record.uid for one in made.state.reservations.kept.values()} == {"g"}
