@@ -334,6 +334,8 @@ class Controller:
         if self._sweep.is_under_way or self._cluster.dirty.workloads or self._reporting.is_behind:
             return 0.0
         soonest = 0.0 if self._is_sure else _LOOK_AGAIN
+        if self._sweep.has_doubts:
+            return soonest
         if self._decides and (self._again or self._cluster.stirred):
             return max(soonest, min(self._rests_until - self._clock(), _LONGEST_REST))
         wakeup = self._cluster.state.next_wakeup() if self._decides else None

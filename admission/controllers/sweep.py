@@ -62,7 +62,12 @@ class Sweep:
 
     @property
     def is_under_way(self) -> bool:
-        return self._looks_left is not None or self._doubts
+        return self._looks_left is not None
+
+    @property
+    def has_doubts(self) -> bool:
+        """Whether all that is left of a sweep is to judge everybody anew."""
+        return self._doubts
 
     def plan(self, now: float) -> None:
         self._wakes.at(OfSweep(), now + self._period)

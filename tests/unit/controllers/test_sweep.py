@@ -99,6 +99,19 @@ def test_where_nothing_was_forgotten_nothing_is_found(world: World) -> None:
     assert world.cluster.dirty.workloads, "they are looked at all the same"
 
 
+def test_a_sweep_that_only_waits_for_its_last_judgement_is_no_reason_to_hurry(world: World) -> None:
+    """While the API server cannot be followed nothing is judged, and that may take long."""
+    world.sweep.begin(NOW)
+    for _ in range(10_000):
+        world.sweep.slice(NOW)
+        if not world.sweep.is_under_way:
+            break
+    assert not world.sweep.is_under_way
+    assert world.sweep.has_doubts
+    assert world.sweep.doubts()
+    assert not world.sweep.has_doubts
+
+
 def forget_queue(world: World) -> None:
     world.cluster.apply(events.ClusterQueueGone(model.ClusterQueueName("cq")))
 
