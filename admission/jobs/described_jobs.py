@@ -318,7 +318,9 @@ class DescribedGang:
         if not self.description.injects_first:
             return (self._patch(self.description.write, changes, suspend=False), told)
         injecting = self._patch(self.description.write, changes)
-        return (*((injecting,) if injecting.body else ()), Patch(self.ref, self._suspend(False)), told)
+        if injecting.body:
+            return (injecting,)  # what was injected is looked at once more, with the job as it is then
+        return (Patch(self.ref, self._suspend(False), resource_version=self.job.metadata.resource_version), told)
 
     def stop(self, workload: Workload | None, reason: str, message: str) -> tuple[Effect, ...]:  # noqa: ARG002
         """Suspend, and in the same write take out of the templates what the start put in."""

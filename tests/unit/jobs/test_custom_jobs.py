@@ -560,3 +560,16 @@ def test_a_job_that_runs_with_other_claims_is_stopped() -> None:
     w.change("PyTorchJob", "j", {"spec": {"pytorchReplicaSpecs": replicas}})
     w.settle()
     assert suspended(w, "PyTorchJob")
+
+
+@every_kind
+def test_a_job_is_let_go_only_as_it_was_looked_at(kind: Kind) -> None:
+    """Who changes it in the same moment would run with what was not admitted."""
+    w, name = of(kind)
+    w.admit()
+    w.settle()
+    starts = [
+        each for each in w.done if isinstance(each, Patch) and each.ref.kind == name and "False" in str(each.body)
+    ]
+    assert starts
+    assert all(each.resource_version for each in starts)
