@@ -154,8 +154,8 @@ class Cluster:
 
     def _changes(self, item: Observed | Answer) -> list[tuple[str, Change[Any]]]:
         match item:
-            case Observed(kind, Replaced(items)):
-                return [(kind, change) for change in self.tables.of(kind).replace(items)]
+            case Observed(kind, Replaced(items, version)):
+                return [(kind, change) for change in self.tables.of(kind).replace(items, version)]
             case Observed(kind, Upserted(obj)) | Written(kind, obj):
                 change = self.tables.of(kind).upsert(obj) if kind in self._on else None
             case Observed(kind, Deleted(obj)):

@@ -34,9 +34,10 @@ _STEADY: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Replaced(Generic[T]):
-    """After a list: these objects exist and no others."""
+    """After a list: these objects exist and no others, as of this version."""
 
     items: tuple[T, ...]
+    resource_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ class Informer(Generic[T]):
         )
         self._version = listing.resource_version
         self.last_contact = time.monotonic()
-        self._deliver(Replaced(listing.items))
+        self._deliver(Replaced(listing.items, listing.resource_version))
         self._listed.set()
 
     async def _watch(self, version: str) -> None:

@@ -97,6 +97,21 @@ def test_a_listing_without_the_workload_is_its_end(cluster: Cluster) -> None:
     assert cluster.told == {}
 
 
+def test_a_listing_ends_also_what_was_written_last_of_all(cluster: Cluster) -> None:
+    """Deleted while nobody could follow, it would hold its quota for ever; what was written since the listing stays."""
+    other = workload("other").obj
+    tell(cluster, other)
+    tell(cluster, newer(workload().admitted()))
+    known = cluster.tables.workloads.get(*W)
+    assert known is not None
+    version = int(known.metadata.resource_version)
+    cluster.take(Observed("Workload", Replaced((other,), str(version - 1))))
+    assert cluster.tables.workloads.get(*W) is known
+    cluster.take(Observed("Workload", Replaced((other,), str(version + 1))))
+    assert cluster.tables.workloads.get(*W) is None
+    assert cluster.state.counts(model.ClusterQueueName("cq")).admitted == 0
+
+
 def test_a_write_that_finds_nothing_is_the_end_of_the_object(cluster: Cluster) -> None:
     tell(cluster, workload().admitted().obj)
     cluster.take(Gone(Ref("Workload", NAMESPACE, "w", "uid-w")))
