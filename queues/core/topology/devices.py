@@ -20,7 +20,8 @@ Ints = npt.NDArray[np.int64]
 #: Amounts that pods hold, and how many pods have so much.
 Held = Iterable[tuple[int, int]]
 
-#: Devices of one node at most; a resource that lies over more is taken as one pool, and so is one of larger amounts.
+#: Devices of one node at most; a resource that lies over more is taken as one pool, and so is one of larger amounts:
+#: a pod that asks for so much fits nowhere.
 _MOST_DEVICES: Final = 64
 _LARGEST: Final = 2**48
 
@@ -143,6 +144,7 @@ def fits(free: Ints, part: Ints, amount: int, parts: int = 1) -> Ints:
     `part` is the size of a node's devices. A pod of more than that takes whole ones; a device that is too small for a
     whole pod counts nothing.
     """
+    amount = min(amount, _LARGEST)
     shares: Ints = (free // amount if parts == 1 else np.where(free < amount, 0, free * parts // amount)).sum(axis=1)
     if amount <= int(part.min(initial=amount)):
         return shares
@@ -154,7 +156,7 @@ def fits(free: Ints, part: Ints, amount: int, parts: int = 1) -> Ints:
 
 def without(free: Ints, part: Ints, amount: int, pods: int = 1) -> Ints:
     """What is left on the devices of each node (which takes them) once it has got so many pods of this amount."""
-    left = free.copy()
+    amount, left = min(amount, _LARGEST), free.copy()
     rows = np.arange(len(left))
     for _ in range(pods):
         is_share = amount <= part

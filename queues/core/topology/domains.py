@@ -215,7 +215,7 @@ class Domains:
             free[closed] = 0
             for upper in range(len(tree.paths) - 2, level - 1, -1):
                 free = tree.rolled_up(upper, free)
-            found = np.minimum(found, free // amount)
+            found = np.minimum(found, free // min(amount, CEILING))
         return found
 
     def room_beside(

@@ -71,7 +71,7 @@ class Rooms:
         if known is not None:
             return known
         column = self.columns.get(resource)
-        if column is None:
+        if column is None or amount > CEILING:
             found = np.zeros(self.free.shape[1], np.int64)
         else:
             free = self.free[column]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from queues.core import events
@@ -120,6 +122,16 @@ def test_nothing_is_promised_where_even_an_empty_domain_is_too_small(play):
     reason = why(made, "g")
     assert reason.remedy is None
     assert "Closest of example.com/rack when empty: r0 takes 2 of 3 pod(s), missing 8 nvidia.com/gpu" in reason.message
+
+
+def test_what_no_node_could_count_is_refused_like_all_that_is_too_large(play):
+    made = racks(play, [(8, 8)])
+    value = gang("g", 1, 1).at(1.0).build()
+    main = replace(value.pod_sets[0], node_requests={GPU: 1, "ephemeral-storage": 2**70})
+    made.change(replace(value, pod_sets=(main,)))
+    reason = why(made, "g")
+    assert reason.code is Code.TOPOLOGY_PLACEMENT_FAILED
+    assert reason.closest == ()
 
 
 def test_pods_outside_of_the_queues_do_not_end_for_anybody(play):

@@ -353,3 +353,21 @@ def test_a_small_share_goes_to_the_node_whose_gpu_is_broken_already() -> None:
 )
 def test_packed(held: list[tuple[int, int]], want: list[int]) -> None:
     assert devices.packed(3, 30, held) == want
+
+
+HUGE = [pytest.param(2**bits, id=f"2**{bits}") for bits in (49, 62, 70)]
+
+
+@pytest.mark.parametrize("amount", HUGE)
+def test_more_of_a_device_than_can_be_counted_fits_nowhere(amount: int) -> None:
+    domains = domains_of(Packing.PACK, sharing("n1", 2))
+    assert isinstance(placed(domains, share(amount)), str)
+
+
+@pytest.mark.parametrize("amount", HUGE)
+@pytest.mark.parametrize("resource", [GPU, SHARE])
+def test_no_room_is_kept_for_what_never_fits(resource: str, amount: int) -> None:
+    domains = domains_of(Packing.FRAGMENTATION_AWARE, sharing("n1", 2), node("b1/r1/n2", 8))
+    coming(domains, PodSet("main", 1, {}, {resource: amount}))
+    assert placed(domains, pods(1, 1)) == {"n2": 1}
+    assert placed(domains, share(1)) == {"n1": 1}
