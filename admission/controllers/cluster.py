@@ -86,6 +86,8 @@ class Cluster:
         #: Uids of Workloads that hold quota and whose pods the core knows to be ready.
         self._ready: set[str] = set()
         waiting = settings.wait_for_pods_ready
+        #: Whether what claims cost may be another than was read.
+        self._devices_changed = False
         self._measures = bool(measures_of_class(settings))
         self._tells_readiness = waiting is not None and waiting.block_admission
         self._on: dict[str, Callable[[Change[Any]], None]] = {
@@ -117,6 +119,7 @@ class Cluster:
         """One delta or answer."""
         for kind, change in self._changes(item):
             self._hear(kind, change)
+        self._read_claims_again()
 
     def fill(self, item: Observed | Answer) -> None:
         """The same before anything may be decided: only the objects; `tell_everything` follows."""
@@ -131,6 +134,7 @@ class Cluster:
         for kind in self.tables.kinds():
             for obj in self.tables.of(kind):
                 self._hear(kind, Change(None, obj))
+        self._read_claims_again()
         dirty, self.dirty.workloads = self.dirty.workloads, {}
         finished: dict[Key, None] = {}
         for key in dirty:
@@ -142,6 +146,7 @@ class Cluster:
     def tell_again(self, kind: str, obj: Any) -> None:
         """The core hears of an object as if it were new."""
         self._hear(kind, Change(None, obj))
+        self._read_claims_again()
 
     def _hear(self, kind: str, change: Change[Any]) -> None:
         try:
@@ -339,8 +344,7 @@ class Cluster:
         specs = [each.spec for each in (change.before, change.after) if each is not None]
         if len(specs) > 1 and specs[0] == specs[1]:
             return
-        if self._measures:
-            self._claimed_again()
+        self._devices_changed = self._devices_changed or self._measures
         if not any(spec.extended_resource_name for spec in specs):
             return
         self.values.classes_changed()
@@ -352,10 +356,13 @@ class Cluster:
         if change.before is not None and change.after is not None and change.before.spec == change.after.spec:
             return
         self.look.pools.pop(change.either.spec.driver, None)
-        self._claimed_again()
+        self._devices_changed = True
 
-    def _claimed_again(self) -> None:
-        """What claims cost is read again for all that wait. Cost: these."""
+    def _read_claims_again(self) -> None:
+        """What claims cost is read again for all that wait, once for however many devices changed. Cost: these."""
+        if not self._devices_changed:
+            return
+        self._devices_changed = False
         for workload in self.tables.workloads.where("claims devices", True):
             if not conditions.holds_quota(workload) and not conditions.is_finished(workload):
                 self.values.claims_changed(workload.metadata.uid)

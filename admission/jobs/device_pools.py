@@ -19,6 +19,10 @@ from admission.api.cel_values import amount, version
 from admission.api.quantities import QuantityError, parse
 
 
+#: Of so many questions the answers are kept.
+_REMEMBERED = 1_024
+
+
 @dataclass(frozen=True, slots=True)
 class NoCharge:
     """Why nothing can be charged; other devices or another claim would help."""
@@ -56,6 +60,8 @@ class Pools:
         """For `count` devices. Cost: the devices, at the first question of its kind."""
         answer = self._answers.get(question)
         if answer is None:
+            if len(self._answers) >= _REMEMBERED:  # whoever writes claims asks what they like
+                self._answers.clear()
             answer = self._answers[question] = self._answer(question)
         if isinstance(answer, NoCharge):
             return answer
