@@ -6,7 +6,7 @@ which host. It never evicts anybody: what it names ends by itself, or is ended b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Final
@@ -17,6 +17,7 @@ from queues.core.books import Books
 from queues.core.flavors import PodSetPlan
 from queues.core.model import HOSTNAME_LABEL, FlavorName, PodSet, ResourceName, Uid
 from queues.core.policy import TopologyRules
+from queues.core.preemption import sparing
 from queues.core.reasons import Near
 from queues.core.records import WorkloadRecord
 from queues.core.refusals import Misfit
@@ -67,7 +68,7 @@ def outlook_for(
     A domain comes closer than another one if it takes more of the pods, then if it would take more were its free
     resources not in parts. Of the three closest that empty ones would do, that one drains soonest which the fewest
     pods have to leave. None does where pods outside of the queues are in the way, nor where domains are not made of
-    hosts. Cost: two passes over the flavor's nodes, and twice the workloads in those domains.
+    hosts. Cost: a pass over the flavor's nodes for each trial, and these are few more than the workloads that it names.
     """
     plan = next((each for each in plans if each.pod_set.name == misfit.pod_set), None)
     tree = books.domains.tree_of(misfit.flavor)
@@ -84,7 +85,9 @@ def outlook_for(
     if request.pod_set_group is not None or not tree.key.ends_at_host:
         return Outlook(closest)
     drains = [drain for near in search.hopeful() if (drain := search.drain_of(near)) is not None]
-    return Outlook(closest, min(drains, key=lambda one: (_pods_on(one.ending, one.hosts), one.path), default=None))
+    return Outlook(
+        closest, min(drains, key=lambda one: (_pods_on(one.ending, frozenset(one.hosts)), one.path), default=None)
+    )
 
 
 class _Search:
@@ -141,42 +144,58 @@ class _Search:
         first, after = self.tree.leaves_in(path)
         if after - first > _MOST_HOSTS:
             return None
-        hosts = tuple([name[-1] for name in self.tree.names[first:after]])
-        # Who has most pods there goes first, until it is enough; whoever turns out not to be needed may stay.
-        ending: list[WorkloadRecord] = []
-        for record in self._tenants(hosts):
-            if self._is_enough(ending, domain):
-                break
-            ending.append(record)
-        if not ending or not self._is_enough(ending, domain):
+        hosts = {name[-1]: leaf for leaf, name in enumerate(self.tree.names[first:after], first)}
+        tenants = self._tenants(hosts)
+        trial = _Trial(self, domain, hosts)
+        for record in tenants:
+            trial.end(record)
+        if not tenants or not trial.is_enough():
             return None
-        for record in list(ending):
-            others = [one for one in ending if one is not record]
-            if self._is_enough(others, domain):
-                ending = others
-        return Drain(self.tree.key.levels[self.level], path, hosts, tuple(ending))
+        # Who has most pods there goes first, until it is enough; whoever turns out not to be needed may stay.
+        enough = sparing.shortest(tenants, 0, trial.go_on, trial.end, trial.is_enough)
+        ending = sparing.needed(tenants[:enough], trial.go_on, trial.end, trial.is_enough)
+        return Drain(self.tree.key.levels[self.level], path, tuple(hosts), tuple(ending))
 
-    def _tenants(self, hosts: tuple[str, ...]) -> list[WorkloadRecord]:
+    def _tenants(self, hosts: Collection[str]) -> list[WorkloadRecord]:
         found: dict[Uid, WorkloadRecord] = {}
         for host in hosts:
             found.update(self.books.tenants.get(host, {}))
         return nlargest(_LOOKED_AT, (found[uid] for uid in sorted(found)), key=lambda one: _pods_on((one,), hosts))
 
-    def _is_enough(self, gone: Iterable[WorkloadRecord], domain: int) -> bool:
-        """Whether the domain takes all of the pods once these are gone."""
-        freed: dict[str, dict[ResourceName, int]] = {}
-        for record in gone:
-            for host, pods, requests in _held(record):
-                amounts = freed.setdefault(host, {})
-                for name, amount in with_pod(requests).items():
-                    amounts[name] = amounts.get(name, 0) + amount * pods
-        leaves = self.now.copy()
-        for host, amounts in freed.items():
-            leaf = self.tree.leaf_of.get((host,))
-            if leaf is not None:
-                fits = self.books.domains.fits_with(self.pod_set, host, amounts)
-                leaves[leaf] = min(fits, int(self.empty[leaf]))
-        return int(counted(self.tree, leaves, self.wish).alone.units[self.level][domain]) >= self.wish.slices
+
+class _Trial:
+    """Has workloads end on the hosts of one domain (by name: their place in the tree), and go on as if nothing was."""
+
+    def __init__(self, search: _Search, domain: int, hosts: Mapping[str, int]) -> None:
+        self.search = search
+        self.domain = domain
+        self.hosts = hosts
+        self.leaves = search.now.copy()
+        self.freed: dict[str, dict[ResourceName, int]] = {}
+
+    def end(self, record: WorkloadRecord) -> None:
+        self._shift(record, 1)
+
+    def go_on(self, record: WorkloadRecord) -> None:
+        self._shift(record, -1)
+
+    def is_enough(self) -> bool:
+        """Whether the domain takes all of the pods now."""
+        search = self.search
+        counts = counted(search.tree, self.leaves, search.wish).alone
+        return int(counts.units[search.level][self.domain]) >= search.wish.slices
+
+    def _shift(self, record: WorkloadRecord, sign: int) -> None:
+        search = self.search
+        for host, pods, requests in _held(record):
+            leaf = self.hosts.get(host)
+            if leaf is None:
+                continue
+            amounts = self.freed.setdefault(host, {})
+            for name, amount in with_pod(requests).items():
+                amounts[name] = amounts.get(name, 0) + sign * amount * pods
+            fits = search.books.domains.fits_with(search.pod_set, host, amounts)
+            self.leaves[leaf] = min(fits, int(search.empty[leaf])) if any(amounts.values()) else search.now[leaf]
 
 
 def _held(record: WorkloadRecord) -> Iterable[tuple[str, int, Mapping[ResourceName, int]]]:
@@ -186,6 +205,5 @@ def _held(record: WorkloadRecord) -> Iterable[tuple[str, int, Mapping[ResourceNa
                 yield domain.values[-1], domain.count, one.node_requests
 
 
-def _pods_on(records: Iterable[WorkloadRecord], hosts: Iterable[str]) -> int:
-    there = set(hosts)
-    return sum(pods for record in records for host, pods, _ in _held(record) if host in there)
+def _pods_on(records: Iterable[WorkloadRecord], hosts: Collection[str]) -> int:
+    return sum(pods for record in records for host, pods, _ in _held(record) if host in hosts)
