@@ -209,7 +209,7 @@ def _mutating(rules: Rules) -> list[_Entry]:
             gvk,
             plural,
             ("CREATE", "UPDATE"),
-            (Condition(name="is-queued", expression=scope.expression),),
+            (Condition(name="is-queued", expression=scope.expression), *custom_matching.not_a_part(rules)),
             scope.namespaces,
             scope.suffix,
             namespaced=True,

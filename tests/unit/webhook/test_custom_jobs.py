@@ -317,7 +317,9 @@ def test_gpus_are_looked_for_in_some_namespaces_by_an_entry_of_their_own() -> No
     assert found["mgpujobset.kb.io"]["namespaceSelector"]["matchExpressions"]
 
 
-@pytest.mark.parametrize("resource", ["pods", "jobs", "rayclusters", "jobsets"])
+@pytest.mark.parametrize(
+    "resource", ["pods", "jobs", "rayclusters", "jobsets", "statefulsets", "deployments", "leaderworkersets"]
+)
 def test_parts_are_left_out_only_for_who_may_write_their_owners_status(resource: str) -> None:
     for entry in entries(every()).values():
         if entry["rules"][0]["resources"] == [resource] and entry["name"].startswith("m"):
