@@ -18,7 +18,6 @@ from admission.api.cel_syntax import CelError
 from admission.api.cel_values import amount, version
 from admission.api.quantities import QuantityError, parse
 
-
 #: Of so many questions the answers are kept.
 _REMEMBERED = 1_024
 
