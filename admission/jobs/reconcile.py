@@ -52,8 +52,10 @@ def reconcile(gang: Gang, workloads: tuple[Workload, ...], context: Context) -> 
     if not managed:
         return Outcome(gang.finalize() if gang.verdict else ())
 
-    # 3. Part of a larger job: that one is queued, and this one only must not run ahead of it.
-    if (ancestor := gang.ancestor(context)) is not None:
+    # 3. Part of a larger job: that one is queued, and this one only must not run ahead of it. What holds quota of its
+    # own is led on: an owner that somebody gives it later must not keep it from being evicted.
+    holds = any(holds_quota(workload) and not is_finished(workload) for workload in workloads)
+    if not holds and (ancestor := gang.ancestor(context)) is not None:
         return Outcome(_below(gang, ancestor))
 
     # 4. Exactly one Workload, and it says what the gang is.

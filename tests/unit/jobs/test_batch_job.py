@@ -661,6 +661,26 @@ def test_part_of_a_queued_job_only_must_not_run_ahead() -> None:
     assert world.wl["metadata"]["ownerReferences"][0]["name"] == "parent"
 
 
+def test_an_owner_that_comes_later_keeps_nobody_from_being_evicted() -> None:
+    """A tenant may write owner references, and own a small job that is admitted."""
+    world = World().put(job("child")).settle()
+    world.admit()
+    world.settle()
+    assert not world.get("Job", "child")["spec"]["suspend"]
+    name = world.wl["metadata"]["name"]
+    parent = job("parent")
+    world.put(parent).settle()
+    world.admit(workload_name("Job", "batch", "parent", "uid-parent"))
+    world.settle()
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "parent", "uid": "uid-parent", "controller": True}
+    world.change("Job", "child", {"metadata": {"ownerReferences": [owner]}})
+    raw = world.get("Workload", name)
+    conditions = [*raw["status"]["conditions"], condition("Evicted", reason="Preempted", message="make room")]
+    world.change("Workload", name, {"status": {"conditions": conditions}})
+    world.settle()
+    assert world.get("Job", "child")["spec"]["suspend"]
+
+
 # ------------------------------------------------------------------ gates of others
 
 
