@@ -7,10 +7,12 @@ anywhere, a second run goes on where the first one stopped. It never touches a p
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from admission.api.core import Pod
 from admission.api.kueue import Workload
 from admission.api.meta import is_true
 from admission.api.names import ADMISSION_GATED_BY, QUOTA_RESERVED
@@ -96,7 +98,7 @@ async def write(client: Client, wanted: Sequence[Import], say: Progress) -> list
 
 
 async def _write(client: Client, one: Import) -> None:
-    from admission.kube.errors import AlreadyExists, Conflict
+    from admission.kube.errors import AlreadyExists, Conflict, NotFound
     from admission.kube.resources import PODS, WORKLOADS
 
     namespace = one.pod.metadata.namespace
@@ -119,4 +121,32 @@ async def _write(client: Client, one: Import) -> None:
     # The gate has to be off before the pod's own reconcile, which would see one that its pod does not name.
     ungated = {"metadata": {"annotations": {ADMISSION_GATED_BY: None}}}
     await client.patch(WORKLOADS, namespace, one.name, ungated)
-    await client.patch(PODS, namespace, one.pod.metadata.name, pod_patch(one))
+    try:
+        await client.patch(PODS, namespace, one.pod.metadata.name, pod_patch(one))
+    except (NotFound, Conflict):
+        if not await _is_there(client, one.pod):
+            await _withdraw(client, workload)
+            return
+        raise  # it has changed meanwhile: the next run takes it as it is then
+
+
+async def _is_there(client: Client, pod: Pod) -> bool:
+    from admission.kube.errors import NotFound
+    from admission.kube.resources import PODS
+
+    try:
+        found: Pod = await client.get(PODS, pod.metadata.namespace, pod.metadata.name)
+    except NotFound:
+        return False
+    return found.metadata.uid == pod.metadata.uid
+
+
+async def _withdraw(client: Client, workload: Workload) -> None:
+    """The pod is gone: nobody else would ever give its quota back."""
+    from admission.kube.errors import NotFound
+    from admission.kube.resources import WORKLOADS
+
+    of = workload.metadata
+    with contextlib.suppress(NotFound):
+        await client.delete(WORKLOADS, of.namespace, of.name, uid=of.uid)
+        await client.patch(WORKLOADS, of.namespace, of.name, {"metadata": {"uid": of.uid, "finalizers": None}})
