@@ -259,6 +259,7 @@ class Books:
     def spare(self, record: WorkloadRecord) -> None:
         """The same before anybody was told: only who waits for others, or in its own queue, has counted on it."""
         self._return(record)
+        self.nodes_stirred = self.nodes_stirred or bool(record.placed)
         root = None if record.holder is None else record.holder.node.root
         for queue in (record.holder, *(each.queue for each in self.claimants.values())):
             if queue is not None and queue.node.root is root:

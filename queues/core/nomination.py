@@ -215,8 +215,10 @@ class _Judge:
         if not _fits_ahead(self.queue, claim.usage):
             return None
         assignment = Assignment(_plans_again(self.record, claim), dict(claim.usage), Mode.PREEMPT)
+        plans = plans_to_place(self.state.world, self.queue, assignment)
+        assignment.watches_nodes = bool(plans)
         with self.books.nodes_ahead():
-            places = self._find_places(plans_to_place(self.state.world, self.queue, assignment))
+            places = self._find_places(plans)
         if isinstance(places, Refusal):
             return None
         _set_places(assignment, places)

@@ -9,7 +9,6 @@ its own, so that a change of its use moves these and nobody else. It never decid
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -185,9 +184,6 @@ class PendingQueue:
         if group.is_parked:
             group.is_parked = False
             self._offer(group)
-
-    def parked(self) -> Iterator[Group]:
-        return (group for group in self.groups.values() if group.is_parked)
 
     def regroup(self, *, strict: bool, by_usage: bool) -> None:
         """Change the strategy. Everybody is a candidate again."""

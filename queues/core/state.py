@@ -145,6 +145,10 @@ class State(Readings):
             self.release(record)
         elif record.home is not None and record.group is not None and keeps_its_place(old, workload):
             return
+        self._file(record)
+
+    def _file(self, record: WorkloadRecord) -> None:
+        """It holds nothing, and waits where it belongs by what is known now."""
         self.waiting.file(record)
         self.foresight.looked_at(record)
 
@@ -194,8 +198,7 @@ class State(Readings):
     def withdraw(self, record: WorkloadRecord) -> None:
         """An admission that nobody was told of yet is taken back: the workload waits as if it had never started."""
         self.release(record)
-        self.waiting.file(record)
-        self.foresight.looked_at(record)
+        self._file(record)
 
     def _workload_gone(self, uid: Uid) -> None:
         record = self.workloads.pop(uid, None)
@@ -251,7 +254,8 @@ class State(Readings):
         if old is None or old.namespace_selector != spec.namespace_selector:
             self._refile(queue)
         if old is None or old.groups != spec.groups:
-            self.foresight.recount(self.workloads.values())
+            for record in queue.pending.values():
+                self.foresight.looked_at(record)
         self.books.changed_queues[queue.name] = None
 
     def _cluster_queue_gone(self, name: ClusterQueueName) -> None:
@@ -270,7 +274,7 @@ class State(Readings):
         for home in queue.homes.values():
             for record in home.workloads.values():
                 if record.stage is not Stage.HOLDING:
-                    self.waiting.file(record)
+                    self._file(record)
 
     def _index(self, queue: QueueRecord, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
         """Remember which queues use which flavors and checks."""
@@ -300,7 +304,7 @@ class State(Readings):
         self.books.queue(spec.cluster_queue).homes[spec.key] = home
         for record in list(home.workloads.values()):
             if record.stage is not Stage.HOLDING:
-                self.waiting.file(record)
+                self._file(record)
         self.books.changed_local_queues[spec.key] = None
         self.books.recounted[home] = None
 
@@ -318,7 +322,7 @@ class State(Readings):
         home.spec = None
         for record in list(home.workloads.values()):
             if record.stage is not Stage.HOLDING:
-                self.waiting.file(record)
+                self._file(record)
         self.books.changed_local_queues.pop(key, None)
         self.books.forget_if_unused(home)
 
@@ -329,7 +333,7 @@ class State(Readings):
         for home in self.books.homes_in.get(namespace.name, {}).values():
             for record in home.workloads.values():
                 if record.stage is not Stage.HOLDING:
-                    self.waiting.file(record)
+                    self._file(record)
 
     # ------------------------------------------------------------------ what queues refer to
 

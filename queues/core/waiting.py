@@ -209,7 +209,7 @@ class Waiting:
             self.wake_queue(queue)
         for root, units in _by_root(stirred).items():
             for queue in self._queues_of(root):
-                for group in list(queue.order.parked()):
+                for group in queue.order.groups.values():
                     if units is None or group.watch is None or not group.watch.isdisjoint(units):
                         self._wake(group, queue)
         for root, units in _by_root(freed).items():
@@ -283,6 +283,7 @@ class Waiting:
                 yield queue
 
     def _wake(self, group: Group, queue: QueueRecord) -> None:
+        group.lacks = None  # also of who is awake: there may be more by now that helps than it was filed for
         if group.is_parked and queue.order.groups.get(group.shape) is group:
             queue.order.wake(group)
             head = group.head()

@@ -100,3 +100,14 @@ def test_a_flavor_that_begins_to_ask_is_told_of_everybody() -> None:
         decide(state, 0.0, Policy())
     state.apply(events.FlavorChanged(FLAVOR))
     assert told(state) == {size(2): 3, size(4): 1, size(8): 1}
+
+
+def test_what_waited_before_its_queue_was_there_is_known_as_soon_as_that_is() -> None:
+    state = state_of()
+    state.apply(events.LocalQueueGone(QUEUE))
+    state.apply(events.WorkloadChanged(workload("a", 8)))
+    assert told(state) == {}
+    state.apply(events.LocalQueueChanged(LocalQueue(QUEUE, "cq")))
+    assert told(state) == {size(8): 1}
+    state.apply(events.LocalQueueGone(QUEUE))
+    assert told(state) == {}

@@ -307,3 +307,15 @@ def test_whoever_had_a_place_meanwhile_waits_anew_for_a_domain(play):
     made.now += 40
     made.run()
     assert {one.record.uid for one in made.state.reservations.kept.values()} == {"g"}
+
+
+def test_whoever_waits_for_nodes_that_workloads_of_another_tree_leave_is_looked_at_each_time(play):
+    made = full(play, "r0n0", "r0n1", policy=Policy())
+    for name in ("r0n0", "r0n1"):
+        made.change(replace(made.objects[name], evicted=True))
+    made.submit(gang("g", 2, 8))
+    assert held(made.run())["g"].reason.code is Code.WAITING_FOR_PREEMPTED_WORKLOADS
+    made.release("r0n0")
+    assert admitted(made.run()) == []
+    made.release("r0n1")
+    assert admitted(made.run()) == ["g"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from queues.core import cycle, events
@@ -148,6 +150,24 @@ def test_all_that_is_given_back_at_once_is_used_at_once(play, policy):
     plan = made.run()
     assert sum(made.used(f"q{number}") for number in range(20)) == 20
     assert len(admitted(plan)) >= 7
+
+
+def test_who_could_be_evicted_by_now_counts_for_those_who_come_after_a_start_that_had_to_wait(play):
+    """`first` had to wait for the pods of `slow`. Meanwhile `low` has lost its priority, so `second` may evict it."""
+    made = play(Policy(block_admission_until_pods_ready=True))
+    made.queues(cluster_queue("a").gpus(4).within(LOWER), cluster_queue("b").gpus(1))
+    for name, queue, gpus in (("r", "a", 3), ("low", "a", 1), ("slow", "b", 1)):
+        made.submit(workload(name).queue(queue).gpus(gpus).priority(5))
+        assert admitted(made.run()) == [name]
+        made.apply(events.PodsReadyChanged(name, name != "slow"))
+    made.submit(*[workload(name).queue("a").gpus(2).priority(1) for name in ("first", "second")])
+    made.run()
+    made.finish("r")
+    assert admitted(made.run()) == []
+    made.change(replace(made.objects["low"], priority=0))
+    made.apply(events.PodsReadyChanged("slow", ready=True))
+    plan = made.run()
+    assert (admitted(plan), evicted(plan)) == (["first"], ["low"])
 
 
 # ------------------------------------------------------------------ ceilings
