@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from admission.api import names
-from admission.api.core import POD_SUCCEEDED, Pod, is_gated, is_terminal
+from admission.api.core import POD_SUCCEEDED, LimitRange, Pod, PodSpec, is_gated, is_terminal
 from admission.api.decoding import plain
 from admission.api.kueue import Workload
 from admission.jobs import pod_states
 from admission.jobs.pod_sets import pod_spec
 from admission.jobs.requests import Misconfigured
 from admission.jobs.roles import role_hash, role_of
+from admission.jobs.shapes import asks_for_more, shape
 from admission.jobs.statuses import is_evicted, is_finished
 
 
@@ -28,6 +29,7 @@ class GroupFacts:
     pods: tuple[Pod, ...]
     workload: Workload | None
     now: float
+    limit_ranges: tuple[LimitRange, ...] = ()
 
     # ------------------------------------------------------------------ what the pods say of their group
 
@@ -57,11 +59,21 @@ class GroupFacts:
         return counts.pop() if len(counts) == 1 else None
 
     @cached_property
+    def are_unlike(self) -> bool:
+        """Whether one asks for more than the oldest of its role, whose spec becomes the template of all."""
+        oldest: dict[str, PodSpec] = {}
+        return any(
+            asks_for_more(pod.spec, oldest.setdefault(role_of(pod), pod.spec))
+            for pod in self.pods
+            if pod_states.holds_place(pod)
+        )
+
+    @cached_property
     def outsiders(self) -> tuple[Pod, ...]:
-        """Pods that contradict the Workload (or, without one, each other's queue or total): never let go."""
+        """Pods that contradict the Workload (or, without one, each other): never let go."""
         queues = {queue_of(pod) for pod in self.pods if pod_states.holds_place(pod)}
         if self.workload is None:
-            return self.pods if self.total is None or len(queues) > 1 else ()
+            return self.pods if self.total is None or len(queues) > 1 or self.are_unlike else ()
         moved = len(queues) == 1  # all of them, so the Workload follows
         return tuple(
             pod
@@ -71,6 +83,7 @@ class GroupFacts:
                 role_of(pod) not in self.places
                 or total_count(pod) not in {None, self.total}
                 or not (moved or queue_of(pod) == self.workload.spec.queue_name)
+                or self._asks_for_more(pod)
             )
         )
 
@@ -92,6 +105,16 @@ class GroupFacts:
             if not isinstance(spec, Misconfigured):
                 found.setdefault(role_hash(plain(spec)), pod_set.name)
         return {**found, **{pod_set.name: pod_set.name for pod_set in self.workload.spec.pod_sets}}
+
+    @cached_property
+    def _templates(self) -> dict[str, PodSpec]:
+        pod_sets = () if self.workload is None else self.workload.spec.pod_sets
+        return {pod_set.name: shape(pod_set.template).spec for pod_set in pod_sets}
+
+    def _asks_for_more(self, pod: Pod) -> bool:
+        """Its role is an annotation, which can be written, of a short hash, which can be met."""
+        template = self._templates.get(self.places.get(role_of(pod), ""))
+        return template is not None and asks_for_more(pod.spec, template, self.limit_ranges)
 
     def pod_set_of(self, pod: Pod) -> str:
         return self.places.get(role_of(pod), "")

@@ -65,7 +65,8 @@ class PodGroups:
         if not pods:
             return Outcome(abandoned(pod_states.KIND, own))
         at_once = context.settings.gate("FastQuotaReleaseInPodIntegration")
-        gang = PodGroupGang(unit.key.name, GroupFacts(pods, workload, context.now), at_once)
+        ranges = tuple(context.limit_ranges(unit.key.namespace))
+        gang = PodGroupGang(unit.key.name, GroupFacts(pods, workload, context.now, ranges), at_once)
         return reconcile(gang, own, context)
 
 
@@ -266,6 +267,8 @@ class PodGroupGang:
         totals = sorted({pod.metadata.annotations.get(names.POD_GROUP_TOTAL_COUNT, "") for pod in self.facts.pods})
         if len(queues) > 1:
             return f"The pods of group {self.name} name different queues: {', '.join(queues)}"
+        if self.facts.are_unlike:
+            return f"Pods of group {self.name} that say that they are alike ask for different amounts"
         return f"The pods of group {self.name} do not agree on a total count of at least 1: {', '.join(totals)}"
 
     def _tell_waiting(self, reason: str, message: str) -> tuple[Effect, ...]:

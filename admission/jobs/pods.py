@@ -7,9 +7,10 @@ by Muster's finalizer longer than it runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from admission.api import names
-from admission.api.core import POD_SUCCEEDED, Pod, is_terminal
+from admission.api.core import POD_SUCCEEDED, LimitRange, Pod, is_terminal
 from admission.api.kueue import PodSet, Workload
 from admission.jobs import composing, pod_states
 from admission.jobs.ancestors import Ancestor
@@ -21,6 +22,7 @@ from admission.jobs.placement import place
 from admission.jobs.prebuilt import take
 from admission.jobs.priority import ClassMissing, resolve
 from admission.jobs.reconcile import abandoned, queue_problem, reconcile
+from admission.jobs.shapes import asks_for_more, shape
 from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
 
@@ -57,7 +59,8 @@ class SinglePods:
         prebuilt = composing.prebuilt_name(gang.pod.metadata.labels, gang.pod.metadata.annotations)
         if prebuilt and not gang.is_over:
             owner = pod_states.owner(gang.pod, controller=True)
-            taken = take(prebuilt, pod_states.ref(gang.pod), owner, context, lambda _: True)
+            ranges = tuple(context.limit_ranges(gang.namespace))
+            taken = take(prebuilt, pod_states.ref(gang.pod), owner, context, partial(gang.fits, ranges))
             if isinstance(taken, Outcome):
                 return taken
             own = (taken,)
@@ -101,6 +104,13 @@ class PodGang:
         meta = self.pod.metadata
         is_prebuilt = composing.prebuilt_name(meta.labels, meta.annotations)
         return None if is_prebuilt else composing.admission_gates(meta.annotations)
+
+    def fits(self, limit_ranges: tuple[LimitRange, ...], workload: Workload) -> bool:
+        """Whether a Workload that somebody made beforehand is for such a pod. One that runs was let go with it."""
+        if not pod_states.is_waiting(self.pod):
+            return True
+        pod_sets = workload.spec.pod_sets
+        return len(pod_sets) == 1 and not asks_for_more(self.pod.spec, shape(pod_sets[0].template).spec, limit_ranges)
 
     def owns(self, workload: Workload) -> bool:
         owner = workload.metadata.controller

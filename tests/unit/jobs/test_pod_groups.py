@@ -458,3 +458,22 @@ def test_excess_pod_that_is_being_deleted_is_let_go() -> None:
     extra["metadata"]["deletionTimestamp"] = stamp()
     world.put(extra).settle()
     assert "extra" not in world.pods()
+
+
+DEAR: list[dict[str, Any]] = [{"name": "c", "image": "i", "resources": {"requests": {"nvidia.com/gpu": "8"}}}]
+
+
+def test_pods_that_only_say_that_they_are_alike_do_not_make_a_group() -> None:
+    """The role is an annotation, which its user can write."""
+    world = World().put(member("cheap", age=9), member("dear", containers=DEAR)).settle()
+    assert world.workloads() == []
+    assert "ask for different amounts" in world.told("dear")[-1]
+
+
+def test_a_pod_that_only_says_that_it_is_like_the_others_is_not_let_go() -> None:
+    world = World().put(member("a", age=9), member("b", age=8)).settle()
+    world.admit()
+    world.delete("Pod", "b")
+    world.put(member("dear", containers=DEAR)).settle()
+    assert names.ADMISSION_GATE in world.gates("dear")
+    assert not any("dear" in effect.ref.name for effect in world.done if isinstance(effect, Patch))

@@ -11,7 +11,7 @@ from admission.jobs import pod_states
 from admission.jobs.composing import workload_name
 from admission.jobs.effects import Delete, Patch, PatchKind
 from admission.settings import Settings
-from tests.unit.jobs.builders import NOW, World, flavor, pod, stamp
+from tests.unit.jobs.builders import NOW, World, flavor, job, pod, stamp
 
 TOLERATION = {"key": "gpu", "operator": "Exists"}
 
@@ -191,3 +191,28 @@ def test_a_deleted_pod_gives_back_its_quota_at_once_where_the_gate_wants_it(at_o
     world.settle()
     assert world.get("Pod", "p") is not None, "it still has time to end"
     assert world.is_true("QuotaReserved") is not at_once
+
+
+def prebuilt() -> dict[str, Any]:
+    """For one pod of one cpu."""
+    raw = World().put(job(parallelism=1)).settle().wl
+    raw["metadata"] = {"name": "mine", "namespace": "team", "uid": "mine", "resourceVersion": "5"}
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("requests", "wanted"),
+    [
+        pytest.param({"cpu": "1"}, True, id="a pod like that of its prebuilt workload is let go"),
+        pytest.param({"cpu": "500m"}, True, id="so is one that asks for less"),
+        pytest.param({"nvidia.com/gpu": "8"}, False, id="one that asks for more is not"),
+    ],
+)
+def test_prebuilt(requests: dict[str, str], wanted: bool) -> None:
+    containers = [{"name": "c", "image": "i", "resources": {"requests": requests}}]
+    annotations = {names.PREBUILT_WORKLOAD: "mine"}
+    world = World().put(prebuilt(), pod(containers=containers, annotations=annotations)).settle()
+    if not world.is_true("Finished"):
+        world.admit()
+    world.settle()
+    assert (world.gates("p") == []) is wanted
