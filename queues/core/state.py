@@ -12,7 +12,7 @@ from queues.core import events
 from queues.core.activity import World, activity_of, inactive_reason
 from queues.core.books import Books
 from queues.core.demand import charges_of, keeps_its_place, placed_of, rank_of
-from queues.core.foresight import Foresight
+from queues.core.expected_sizes import ExpectedSizes
 from queues.core.model import (
     Admission,
     CheckName,
@@ -49,7 +49,7 @@ class State(Readings):
         self.waiting = Waiting(self.books, self.world)
         self.workloads: dict[Uid, WorkloadRecord] = {}
         self.past = PastUse(self.books, self.waiting)
-        self.foresight = Foresight(self.books)
+        self.expected_sizes = ExpectedSizes(self.books)
         self.second_pass = SecondPass(self.books, self.world)
         self.reservations = Reservations()
         self._cohorts: dict[CohortName, Cohort] = {}
@@ -69,7 +69,7 @@ class State(Readings):
             case events.PodsReadyChanged(uid, ready):
                 self._pods_ready_changed(uid, ready=ready)
             case events.SizesRemembered(flavor_name, sizes):
-                self.foresight.remembered(flavor_name, sizes)
+                self.expected_sizes.remembered(flavor_name, sizes)
             case events.ClusterQueueChanged(queue):
                 self._cluster_queue_changed(queue)
             case events.ClusterQueueGone(name):
@@ -150,7 +150,7 @@ class State(Readings):
     def _file(self, record: WorkloadRecord) -> None:
         """It holds nothing, and waits where it belongs by what is known now."""
         self.waiting.file(record)
-        self.foresight.looked_at(record)
+        self.expected_sizes.looked_at(record)
 
     def _hold(self, record: WorkloadRecord, admission: Admission, *, evicted: bool) -> None:
         if record.stage is not Stage.HOLDING:
@@ -180,7 +180,7 @@ class State(Readings):
         self.books.hold(record, admission)
         self.waiting.started(record)
         self.past.entered(record)
-        self.foresight.started(record)
+        self.expected_sizes.started(record)
 
     def release(self, record: WorkloadRecord) -> None:
         """The workload holds nothing any more."""
@@ -205,7 +205,7 @@ class State(Readings):
         self._ready.pop(uid, None)
         if record is None:
             return
-        self.foresight.gone(uid)
+        self.expected_sizes.gone(uid)
         self.reservations.forget(record)
         if record.stage is Stage.HOLDING:
             self.release(record)
@@ -255,7 +255,7 @@ class State(Readings):
             self._refile(queue)
         if old is None or old.groups != spec.groups:
             for record in queue.pending.values():
-                self.foresight.looked_at(record)
+                self.expected_sizes.looked_at(record)
         self.books.changed_queues[queue.name] = None
 
     def _cluster_queue_gone(self, name: ClusterQueueName) -> None:
@@ -348,7 +348,7 @@ class State(Readings):
         self.books.domains.flavor_changed(flavor)
         for record in with_nodes:
             record.placed = self.books.take(tuple([one for _, one in record.placed]))
-        self.foresight.flavor_changed(old, flavor, self.workloads.values())
+        self.expected_sizes.flavor_changed(old, flavor, self.workloads.values())
         self._review_users(flavor.name)
 
     def _flavor_gone(self, name: FlavorName) -> None:

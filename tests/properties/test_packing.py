@@ -41,7 +41,7 @@ def test_spread_is_one_after_the_other(nodes, pod_set):
 
 
 @given(clusters(), pod_sets(), st.lists(pod_sets(), min_size=1, max_size=4))
-def test_foresight_takes_the_host_where_least_is_lost(nodes, pod_set, coming):
+def test_pods_go_to_the_host_where_least_is_lost(nodes, pod_set, coming):
     domains = domains_of(Packing.FRAGMENTATION_AWARE, nodes)
     for index, each in enumerate(coming):
         domains.sizes["gpu"].waits(f"w{index}", sizes_of([each], [each.count]))

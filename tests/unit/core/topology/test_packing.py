@@ -128,11 +128,11 @@ def test_shared_evenly(room: list[int], need: int, want: list[int]) -> None:
     assert shared_evenly(np.array(room), need).tolist() == want
 
 
-# ------------------------------------------------------------------ foresight
+# ------------------------------------------------------------------ room for what comes
 
 
 @dataclass(frozen=True)
-class Foresight:
+class KeepsRoom:
     id: str
     coming: tuple[PodSet, ...]
     pods: PodSet
@@ -141,57 +141,57 @@ class Foresight:
 
 
 WHOLE = pods(1, 8)
-FORESIGHT = [
-    Foresight(
+KEEPS_ROOM = [
+    KeepsRoom(
         "a small pod leaves the whole node to what needs one",
         (WHOLE,),
         pods(1, 1),
         {"n2": 1},
         (node("b1/r1/n1", 8), node("b1/r1/n2", 12)),
     ),
-    Foresight(
+    KeepsRoom(
         "the tighter node is taken where nothing would be lost on either",
         (pods(1, 4),),
         pods(1, 1),
         {"n2": 1},
         (node("b1/r1/n1", 7), node("b1/r1/n2", 5)),
     ),
-    Foresight(
+    KeepsRoom(
         "a pod without GPUs leaves cores to those that need them",
         (pods(1, 1, 10),),
         pods(1, 0, 10),
         {"n2": 1},
         (node("b1/r1/n1", 8, cpu=80), node("b1/r1/n2", 2, cpu=60)),
     ),
-    Foresight(
+    KeepsRoom(
         "a gang's place is not broken where another one has a node to spare",
         (pods(2, 8, required=RACK),),
         pods(1, 1),
         {"n3": 1},
         (node("b1/r1/n1", 8), node("b1/r1/n2", 8), node("b2/r2/n3", 24)),
     ),
-    Foresight(
+    KeepsRoom(
         "of two racks the one is broken that no gang fits into any more",
         (pods(2, 8, required=RACK),),
         pods(1, 1),
         {"n3": 1},
         (node("b1/r1/n1", 8), node("b1/r1/n2", 8), node("b2/r2/n3", 8)),
     ),
-    Foresight(
+    KeepsRoom(
         "the size that comes more often counts more",
         (pods(1, 3), pods(1, 3), pods(1, 3), pods(1, 4)),
         pods(1, 1),
         {"n1": 1},
         (node("b1/r1/n1", 4), node("b1/r1/n2", 3)),
     ),
-    Foresight(
+    KeepsRoom(
         "pods that one node takes together stay together",
         (pods(1, 8),),
         pods(4, 1, preferred=RACK),
         {"n2": 4},
         (node("b1/r1/n1", 8), node("b1/r1/n2", 4)),
     ),
-    Foresight(
+    KeepsRoom(
         "a gang of many nodes goes by Kueue's order",
         (pods(1, 8),),
         pods(2, 8, required=RACK),
@@ -201,8 +201,8 @@ FORESIGHT = [
 ]
 
 
-@pytest.mark.parametrize("case", FORESIGHT, ids=lambda case: case.id)
-def test_foresight(case: Foresight) -> None:
+@pytest.mark.parametrize("case", KEEPS_ROOM, ids=lambda case: case.id)
+def test_room_is_kept_for_what_comes(case: KeepsRoom) -> None:
     domains = domains_of(Packing.FRAGMENTATION_AWARE, *case.nodes)
     coming(domains, *case.coming)
     assert placed(domains, case.pods) == case.want
@@ -210,7 +210,7 @@ def test_foresight(case: Foresight) -> None:
 
 def test_what_the_flavor_tolerates_what_is_to_come_tolerates_too() -> None:
     taint = Taint("nvidia.com/gpu", effect="NoSchedule")
-    domains = domains_of(Packing.FRAGMENTATION_AWARE, *(replace(each, taints=(taint,)) for each in FORESIGHT[0].nodes))
+    domains = domains_of(Packing.FRAGMENTATION_AWARE, *(replace(each, taints=(taint,)) for each in KEEPS_ROOM[0].nodes))
     domains.flavor_changed(
         ResourceFlavor(
             "gpu",

@@ -1,4 +1,4 @@
-"""What a flavor with foresight is told of workloads as they wait, start and go."""
+"""What a flavor that keeps room for what comes is told of workloads as they wait, start and go."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from queues.core.topology.sizes import sizes_of
 _WAITING = frozenset({Stage.QUEUED, Stage.BACKING_OFF})
 
 
-class Foresight:
+class ExpectedSizes:
     def __init__(self, books: Books) -> None:
         self._sizes = books.domains.sizes
         self._remembered: dict[FlavorName, tuple[tuple[Size, int], ...]] = {}
@@ -60,14 +60,11 @@ class Foresight:
     def flavor_changed(
         self, old: ResourceFlavor | None, new: ResourceFlavor, records: Iterable[WorkloadRecord]
     ) -> None:
-        """A flavor that begins to ask is told of everybody. Cost then: all workloads."""
+        """A flavor that begins to ask is told of everybody, in the order of their start. Cost then: all workloads."""
         if new.name in self._sizes and (old is None or old.packing is not new.packing):
-            self.recount(records)
+            self._recount(records)
 
-    def recount(self, records: Iterable[WorkloadRecord]) -> None:
-        """Count everybody anew, since it changed whom which flavor could serve. Cost: all workloads."""
-        if not self._sizes:
-            return
+    def _recount(self, records: Iterable[WorkloadRecord]) -> None:
         for sizes in self._sizes.values():
             sizes.forget()
         everybody = sorted(records, key=lambda record: (_since(record), record.uid))
