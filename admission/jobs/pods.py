@@ -145,8 +145,10 @@ class PodGang:
         return {}
 
     def matches(self, workload: Workload) -> bool:
-        limit = composing.maximum_execution_time(self.pod.metadata.labels)
-        return workload.spec.maximum_execution_time_seconds == limit
+        meta = self.pod.metadata
+        limit = composing.maximum_execution_time(meta.labels)
+        is_like_it = bool(composing.prebuilt_name(meta.labels, meta.annotations)) or self.fits((), workload)
+        return is_like_it and workload.spec.maximum_execution_time_seconds == limit
 
     def update(self, workload: Workload) -> tuple[Effect, ...]:  # noqa: ARG002  # made anew instead
         return ()

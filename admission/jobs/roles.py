@@ -35,7 +35,7 @@ def scheduling_shape(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
     shape: dict[str, Any] = {
         "initContainers": [_container(container) for container in pod_spec.get("initContainers") or ()],
         "containers": [_container(container) for container in pod_spec.get("containers") or ()],
-        "requests": _amounts((pod_spec.get("resources") or {}).get("requests")),
+        "requests": _requests(pod_spec.get("resources")),
         "overhead": _amounts(pod_spec.get("overhead")),
     }
     for key in (
@@ -54,10 +54,16 @@ def scheduling_shape(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _container(container: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "requests": _amounts((container.get("resources") or {}).get("requests")),
+        "requests": _requests(container.get("resources")),
         "ports": container.get("ports"),
         "restartPolicy": container.get("restartPolicy"),
     }
+
+
+def _requests(resources: Mapping[str, Any] | None) -> dict[str, str]:
+    """What is limited and not requested is requested as well: pods say both, templates need not."""
+    said = resources or {}
+    return {**_amounts(said.get("limits")), **_amounts(said.get("requests"))}
 
 
 def _amounts(resources: Mapping[str, Any] | None) -> dict[str, str]:

@@ -28,7 +28,7 @@ from admission.jobs.pod_sets import pod_spec
 from admission.jobs.priority import ClassMissing, resolve
 from admission.jobs.reconcile import queue_problem, reconcile
 from admission.jobs.requests import Misconfigured
-from admission.jobs.roles import role_hash
+from admission.jobs.roles import scheduling_shape
 from admission.jobs.statuses import (
     condition,
     holds_quota,
@@ -319,9 +319,9 @@ def has_shapes_of(workload: Workload, wanted: Wanted) -> bool:
     return [shape(each) for each in workload.spec.pod_sets] == [shape(each) for each in wanted.pod_sets]
 
 
-def shape(pod_set: PodSet) -> str:
-    """What decides where its pods can run and what they take."""
-    return role_hash(pod_set.template.get("spec") or {})
+def shape(pod_set: PodSet) -> dict[str, Any]:
+    """What decides where its pods can run and what they take; whole, as the hash of a role is short enough to be met."""
+    return scheduling_shape(pod_set.template.get("spec") or {})
 
 
 def _without_quota(workload: Workload, reason: str, message: str, now: float) -> Workload:

@@ -16,7 +16,7 @@ from admission.api import names
 from admission.api.core import PodTemplateSpec
 from admission.api.decoding import convert
 from admission.api.meta import ObjectMeta
-from admission.jobs.roles import role_hash
+from admission.jobs.roles import scheduling_shape
 from admission.jobs.serving import is_parent
 from admission.webhook import fields, job_rules, review
 from admission.webhook.context import Context
@@ -113,12 +113,16 @@ def shape_errors(path: str, new: Template | None, old: Template | None) -> Itera
     """What was admitted is what runs: requests, node selection and the like stay as they are."""
     if (new is None) is not (old is None):
         yield fields.forbidden(path, "may not be added or removed while pods of it are queued; scale to 0 first")
-    elif new is not None and old is not None and role_hash(new.get("spec") or {}) != role_hash(old.get("spec") or {}):
+    elif new is not None and old is not None and _shape(new) != _shape(old):
         yield fields.forbidden(
             f"{path}.spec",
             "what decides where pods run and what they take (requests, ports, node selector, affinity, tolerations, "
             "runtime class, priority, spread, claims) may not change while pods of it are queued; scale to 0 first",
         )
+
+
+def _shape(template: Template) -> dict[str, Any]:
+    return scheduling_shape(template.get("spec") or {})
 
 
 def annotations_of(template: Template) -> dict[str, str]:

@@ -216,3 +216,15 @@ def test_prebuilt(requests: dict[str, str], wanted: bool) -> None:
         world.admit()
     world.settle()
     assert (world.gates("p") == []) is wanted
+
+
+def test_a_workload_that_somebody_made_cheaper_is_made_anew() -> None:
+    """Its spec can be written until it holds quota."""
+    world = World().put(pod()).settle()
+    before = world.wl["metadata"]["uid"]
+    world.wl["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1m"}}
+    world.admit()
+    world.settle()
+    assert names.ADMISSION_GATE in world.gates("p")
+    assert world.wl["metadata"]["uid"] != before
+    assert not world.is_true("Admitted")

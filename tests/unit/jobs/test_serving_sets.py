@@ -313,6 +313,19 @@ def test_claims(claim: str, wanted: bool) -> None:
     assert (world.gates("s-0") == []) is wanted
 
 
+def test_a_set_whose_limits_grow_does_not_use_what_was_admitted() -> None:
+    def limited(count: str) -> dict[str, Any]:
+        resources = {"limits": {GPU: count}}
+        return {**pod_template(), "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]}}
+
+    world = World().put(stateful(1, template=limited("1"))).settle()
+    world.admit()
+    world.change("StatefulSet", "s", {"spec": {"template": parent(limited("8"), "statefulset")}})
+    asking = [{"name": "c", "image": "i", "resources": {"requests": {GPU: "8"}, "limits": {GPU: "8"}}}]
+    world.put(of_set(0, containers=asking)).settle()
+    assert names.ADMISSION_GATE in world.gates("s-0")
+
+
 def test_a_workload_that_was_taken_over_may_name_its_pod_set_otherwise() -> None:
     world = serving(1)
     raw = world.wl

@@ -368,3 +368,17 @@ def test_the_api_server_asks_about_the_kinds_that_are_enabled() -> None:
     assert "mpod.kb.io" in made, "their pods are queued"
     others = {entry["name"] for each in webhooks(settings(), SERVICE) for entry in each["webhooks"]}
     assert not any("statefulset" in name or "deployment" in name for name in others)
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "LeaderWorkerSet"])
+def test_what_is_only_limited_may_not_change_either(kind: str) -> None:
+    """In a template nothing makes requests of limits."""
+
+    def of(count: str) -> dict[str, Any]:
+        limited = template({GPU: count})
+        if kind == "StatefulSet":
+            return mutated(obj(kind, {QUEUE: "lq"}, ready=1, replicas=1, template=limited))
+        return mutated(lws({QUEUE: "lq"}, ready=1, workerTemplate=limited))
+
+    refused = ask("validate", of("8"), of("1"), with_settings=ENABLED).message
+    assert "may not change while pods of it are queued" in refused
