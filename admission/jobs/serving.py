@@ -320,7 +320,7 @@ def has_shapes_of(workload: Workload, wanted: Wanted) -> bool:
 
 
 def shape(pod_set: PodSet) -> dict[str, Any]:
-    """What decides where its pods can run and what they take; whole, as the hash of a role is short enough to be met."""
+    """What decides where its pods can run and what they take; whole, as the short hash of a role can be met."""
     return scheduling_shape(pod_set.template.get("spec") or {})
 
 
