@@ -6,13 +6,13 @@ Where no flavor asks for it nothing is counted, and it never decides anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from queues.core.books import Books
 from queues.core.demand import counts_of, flavors_of
 from queues.core.model import FlavorName, ResourceFlavor, Size, Uid
 from queues.core.records import QueueRecord, Stage, WorkloadRecord
-from queues.core.topology.sizes import sizes_of
+from queues.core.topology.sizes import Sizes, sizes_of
 
 _WAITING = frozenset({Stage.QUEUED, Stage.BACKING_OFF})
 
@@ -24,27 +24,15 @@ class ExpectedSizes:
 
     def looked_at(self, record: WorkloadRecord) -> None:
         """The workload may have begun or ceased to wait."""
-        if not self._sizes:
-            return
-        self.gone(record.uid)
-        if record.stage in _WAITING and record.queue is not None:
-            counted = sizes_of(record.workload.pod_sets, counts_of(record.workload))
-            for flavor in _flavors_of(record.queue):
-                if flavor in self._sizes:
-                    self._sizes[flavor].waits(record.uid, counted)
+        if self._sizes:
+            self.gone(record.uid)
+            _count_waiting(record, self._sizes)
 
     def started(self, record: WorkloadRecord) -> None:
         """The workload holds quota from now on."""
-        if not self._sizes or record.admission is None:
-            return
-        self.gone(record.uid)
-        assignments = record.admission.pod_sets
-        counts = {one.name: one.count for one in assignments}
-        pod_sets = record.workload.pod_sets
-        counted = sizes_of(pod_sets, [counts.get(pod_set.name, 0) for pod_set in pod_sets])
-        for flavor in flavors_of(assignments):
-            if flavor in self._sizes:
-                self._sizes[flavor].started(record.uid, counted)
+        if self._sizes:
+            self.gone(record.uid)
+            _count_started(record, self._sizes)
 
     def gone(self, uid: Uid) -> None:
         for sizes in self._sizes.values():
@@ -61,20 +49,31 @@ class ExpectedSizes:
         self, old: ResourceFlavor | None, new: ResourceFlavor, records: Iterable[WorkloadRecord]
     ) -> None:
         """A flavor that begins to ask is told of everybody, in the order of their start. Cost then: all workloads."""
-        if new.name in self._sizes and (old is None or old.packing is not new.packing):
-            self._recount(records)
+        sizes = self._sizes.get(new.name)
+        if sizes is None or (old is not None and old.packing is new.packing):
+            return
+        for record in sorted(records, key=lambda each: (_since(each), each.uid)):
+            _count_waiting(record, {new.name: sizes})
+            _count_started(record, {new.name: sizes})
+        sizes.remembered(self._remembered.get(new.name, ()))
 
-    def _recount(self, records: Iterable[WorkloadRecord]) -> None:
-        for sizes in self._sizes.values():
-            sizes.forget()
-        everybody = sorted(records, key=lambda record: (_since(record), record.uid))
-        for record in everybody:
-            if record.stage is Stage.HOLDING:
-                self.started(record)
-            else:
-                self.looked_at(record)
-        for flavor, sizes in self._sizes.items():
-            sizes.remembered(self._remembered.get(flavor, ()))
+
+def _count_waiting(record: WorkloadRecord, asked: Mapping[FlavorName, Sizes]) -> None:
+    if record.stage in _WAITING and record.queue is not None:
+        counted = sizes_of(record.workload.pod_sets, counts_of(record.workload))
+        for flavor in _flavors_of(record.queue):
+            if flavor in asked:
+                asked[flavor].waits(record.uid, counted)
+
+
+def _count_started(record: WorkloadRecord, asked: Mapping[FlavorName, Sizes]) -> None:
+    if record.admission is not None:
+        counts = {one.name: one.count for one in record.admission.pod_sets}
+        pod_sets = record.workload.pod_sets
+        counted = sizes_of(pod_sets, [counts.get(pod_set.name, 0) for pod_set in pod_sets])
+        for flavor in flavors_of(record.admission.pod_sets):
+            if flavor in asked:
+                asked[flavor].started(record.uid, counted)
 
 
 def _since(record: WorkloadRecord) -> float:

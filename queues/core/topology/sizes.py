@@ -79,13 +79,6 @@ class Sizes:
         if sizes is not None:
             self._add(sizes, -1)
 
-    def forget(self) -> None:
-        """All of it."""
-        self._waiting.clear()
-        self._started.clear()
-        self._weights.clear()
-        self._changes, self._told = 0, ()
-
     def remembered(self, sizes: Counted) -> None:
         """These were started before everything that is known otherwise."""
         room = _REMEMBERED - len(self._started)

@@ -111,3 +111,14 @@ def test_what_waited_before_its_queue_was_there_is_known_as_soon_as_that_is() ->
     assert told(state) == {size(8): 1}
     state.apply(events.LocalQueueGone(QUEUE))
     assert told(state) == {}
+
+
+def test_a_flavor_that_begins_to_ask_makes_no_other_forget() -> None:
+    state = state_of(FLAVOR, 8)
+    state.apply(events.WorkloadChanged(workload("a", 8)))
+    assert place_of(state, "a") == "n0"
+    state.apply(events.WorkloadGone("a"))
+    state.apply(events.WorkloadChanged(workload("b", 4)))
+    assert place_of(state, "b") == "n0"
+    state.apply(events.FlavorChanged(ResourceFlavor("other", topology="t", packing=Packing.FRAGMENTATION_AWARE)))
+    assert told(state) == {size(8): 1, size(4): 1}
