@@ -422,6 +422,8 @@ class State(Readings):
 
     def settle(self) -> None:
         """Bring quota up to date with changed queues and cohorts. Costs nothing when none changed."""
+        for node in self.books.forest.gone():
+            self.waiting.forget_parked(node)
         if self.books.forest.is_settled:
             return
         for node in self.books.forest.settle():

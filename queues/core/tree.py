@@ -241,6 +241,7 @@ class Forest:
         self.queues: dict[ClusterQueueName, Node] = {}
         self.cohorts: dict[CohortName, Node] = {}
         self._touched: dict[Node, None] = {}
+        self._gone: list[Node] = []
 
     # ------------------------------------------------------------------ what there is
 
@@ -278,6 +279,7 @@ class Forest:
         node = self.queues.pop(name, None)
         if node is not None:
             self._touched.pop(node, None)
+            self._gone.append(node)
 
     def put_cohort(
         self, name: CohortName, parent: CohortName | None, groups: tuple[ResourceGroup, ...], *, weight: int = 1000
@@ -327,6 +329,7 @@ class Forest:
         if not node.declared and not node.children and node.parent is None:
             self.cohorts.pop(CohortName(node.name), None)
             self._touched.pop(node, None)
+            self._gone.append(node)
 
     # ------------------------------------------------------------------ keeping up
 
@@ -355,6 +358,11 @@ class Forest:
                     known.add(child)
                     found.append(child)
         return found
+
+    def gone(self) -> list[Node]:
+        """The nodes that have been forgotten since this was asked last."""
+        gone, self._gone = self._gone, []
+        return gone
 
     def settle(self) -> list[Node]:
         """Compute the touched trees anew. Returns all their nodes. Cost: the nodes of these trees times their units."""

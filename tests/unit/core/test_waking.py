@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from queues.core import cycle, events
 from queues.core.nomination import nominate
 from queues.core.policy import FairSharing, Policy
-from queues.core.tree import Account
-from tests.builders import ANY, LOWER, admitted, check, cluster_queue, evicted, workload
+from queues.core.tree import Account, Node
+from tests.builders import ANY, LOWER, admitted, check, cluster_queue, evicted, local_queue, workload
 
 
 @pytest.fixture
@@ -168,6 +169,22 @@ def test_who_could_be_evicted_by_now_counts_for_those_who_come_after_a_start_tha
     made.apply(events.PodsReadyChanged("slow", ready=True))
     plan = made.run()
     assert (admitted(plan), evicted(plan)) == (["first"], ["low"])
+
+
+@pytest.mark.parametrize("cohort", [None, "c"], ids=["alone", "in a cohort"])
+def test_nothing_is_remembered_of_trees_that_are_gone(play, cohort):
+    made = play()
+    for number in range(3):
+        name = f"gone{number}"
+        made.queues(cluster_queue(name).cohort(cohort and f"gone {cohort}{number}").gpus(1).within(LOWER))
+        made.submit(workload(f"r{number}").queue(name), workload(f"w{number}").queue(name))
+        made.run()
+        made.finish(f"r{number}", f"w{number}")
+        made.apply(events.ClusterQueueGone(name), events.LocalQueueGone(local_queue(name, name).key))
+        made.run()
+    made.run()
+    gc.collect()
+    assert [one.name for one in gc.get_objects() if isinstance(one, Node) and one.name.startswith("gone")] == []
 
 
 # ------------------------------------------------------------------ ceilings
