@@ -6,7 +6,9 @@ objects that it left, written again with the uids of this cluster; `record` make
 
 from __future__ import annotations
 
+import datetime as dt
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from benchmarks.peer import build
 from tests.cluster.town import GPU, QUEUE, is_running, is_true, job, kueue, node, pod
 from tests.controlplane.cluster import KUEUE, Api, ControlPlane, eventually
 
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 RECORDED = Path(__file__).parent / "kueue-before.yaml"
 ROOT = Path(__file__).parents[2]
 TEAM = "team"
@@ -137,7 +140,7 @@ def _as_recorded(plane: ControlPlane) -> None:
 
 
 def _with(value: Any, uids: dict[str, str]) -> Any:
-    """The same with the uids of this cluster."""
+    """The same with the uids of this cluster, as if it had happened just now: what is old can be too late."""
     match value:
         case dict():
             return {key: _with(item, uids) for key, item in value.items()}
@@ -145,6 +148,8 @@ def _with(value: Any, uids: dict[str, str]) -> Any:
             return [_with(item, uids) for item in value]
         case str() if value in uids:
             return uids[value]
+        case str() if _TIME.fullmatch(value):
+            return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         case _:
             return value
 

@@ -183,6 +183,16 @@ LIVES = [
 ]
 
 
+def start_is_refused(tenant: Api, kind: str, namespace: str) -> bool:
+    """A tenant tries to start a queued job. Before the policy takes effect the controller stops it again."""
+    body = {"spec": {"suspend": False, "runPolicy": {"suspend": False}}}
+    try:
+        tenant.patch(kind, "j", body, namespace)
+    except ApiError as error:
+        return "is started when it is admitted" in error.message
+    return False
+
+
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.kind)
 def test_from_creation_over_an_eviction_to_the_end(control_plane: ControlPlane, queues: None, life: Life) -> None:
     api, ns = control_plane.api, team(control_plane, "lq")
@@ -206,10 +216,9 @@ def test_from_creation_over_an_eviction_to_the_end(control_plane: ControlPlane, 
     waiting = copy.deepcopy(made["spec"])
     eventually(lambda: len(api.list("Workload", ns)) == 1, message="a Workload is made")
     assert {each["name"]: each["count"] for each in workload()["spec"]["podSets"]} == life.pod_sets
-    with pytest.raises(ApiError, match="is started when it is admitted"):
-        control_plane.api_of(TENANT).patch(
-            life.kind, "j", {"spec": {"suspend": False, "runPolicy": {"suspend": False}}}, ns
-        )
+    # A policy takes effect some seconds after the kind that it speaks of is there.
+    eventually(lambda: start_is_refused(control_plane.api_of(TENANT), life.kind, ns), seconds=30)
+    eventually(lambda: is_suspended(job()))
 
     stop("None")
     eventually(lambda: not is_suspended(job()), message="the job is let go")
