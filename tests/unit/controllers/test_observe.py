@@ -57,7 +57,7 @@ def test_a_cluster_queue_with_everything() -> None:
     [
         pytest.param({}, model.Packing.PACK, id="packed without a word"),
         pytest.param({names.PACKING: "Spread"}, model.Packing.SPREAD, id="spread"),
-        pytest.param({names.PACKING: "FragmentationAware"}, model.Packing.FRAGMENTATION_AWARE, id="with expected sizes"),
+        pytest.param({names.PACKING: "FragmentationAware"}, model.Packing.FRAGMENTATION_AWARE, id="by expected sizes"),
         pytest.param({names.PACKING: "Tight"}, model.Packing.PACK, id="a packing that does not exist"),
     ],
 )
