@@ -47,7 +47,6 @@ test-cluster: control-plane  ## Against a real control plane
 soak: control-plane  ## Invariants for millions of steps, and 50 kills during a run of 2,000 workloads
 	MUSTER_PROPERTIES=soak $(BIN)/python -m pytest tests/properties
 	MUSTER_KILLS=50 MUSTER_KILL_WORKLOADS=2000 $(BIN)/python -m pytest tests/cluster/test_kills.py
-	MUSTER_SOAK=1 $(BIN)/python -m pytest tests/cluster/test_replicas.py
 
 bench: control-plane  ## Beside the peer, on the peer's own benchmark: some 45 minutes on a quiet machine
 	$(BIN)/python -m benchmarks.all

@@ -53,6 +53,11 @@ class Child:
         self._running = asyncio.ensure_future(self._run())
         await self._spawned.wait()
 
+    def announce_end(self) -> None:
+        """Tell one that works that it will be ended soon, by SIGUSR1. Only for children that know it."""
+        if self.state == "ready":
+            self._signal(signal.SIGUSR1)
+
     async def stop(self, patience: float) -> None:
         """End it with SIGTERM; after `patience` seconds with SIGKILL."""
         self._stopping.set()

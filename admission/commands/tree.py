@@ -67,6 +67,8 @@ class Tree:
         """End everything, within three seconds."""
         if self._probes is not None:
             self._probes.close()
+        # Others answer reviews by now: the connections that are in use go over to them before this one is gone.
+        self.webhook.announce_end()
         first = [self.controller, *([self.inspection] if self.inspection else [])]
         ending = [asyncio.ensure_future(child.stop(_PATIENCE)) for child in first]
         await asyncio.wait(ending, timeout=_WEBHOOK_STAYS)

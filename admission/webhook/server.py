@@ -2,7 +2,8 @@
 
 `serve` binds the address, starts one worker, and the worker listens when the caches are filled and the certificate is
 there. Reviews are answered from memory; what keeps caches and certificates fresh runs in threads beside them. A client
-may be slow or silent, but it never holds a thread for long, and an end by SIGTERM answers what has been asked.
+may be slow or silent, but it never holds a thread for long, and an end by SIGTERM answers what has been asked. SIGUSR1
+announces it: answers go on, and the connections that they use are closed one by one.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ _BACKLOG: Final = 1024
 _KEEPALIVE_SECONDS: Final = 120
 _SILENCE_SECONDS: Final = 10.0
 _GRACE_SECONDS: Final = 1
-#: How long a stopping worker leaves idle connections open for a request that is under way.
-_LINGER_SECONDS: Final = 0.3
+#: How long a stopping worker leaves idle connections open for a request that is under way: nearly all of its grace, for
+#: a client that writes to a connection as it is closed cannot know whether it was heard, and gives up.
+_LINGER_SECONDS: Final = 0.8
 _START_STEP_SECONDS: Final = 0.01
 
 
@@ -99,6 +101,10 @@ class _Worker(ThreadWorker):  # type: ignore[misc]
         self.nr_conns += 1
         self.pending_conns.append(connection)
         self.poller.register(client, 1, partial(self.on_pending_socket_readable, connection))
+
+    def handle_usr1(self, *_: object) -> None:
+        """The end is near: whoever asks from now on is answered, and asked to come by another connection next time."""
+        self.cfg.set("keepalive", 0)
 
     def _cap_keepalive(self, deadline: float) -> None:
         super()._cap_keepalive(min(deadline, time.monotonic() + _LINGER_SECONDS))

@@ -27,14 +27,7 @@ from tests.cluster.town import Trails, gates, is_true, pod
 from tests.cluster.webhook_process import install_callers, install_crds
 from tests.controlplane.cluster import Api, ApiError, ControlPlane, eventually
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(
-        "MUSTER_SOAK" not in os.environ,
-        reason="part of `make soak`: three of four fail now and then on two busy cores; one sees a create refused by a "
-        "connection that an ending webhook closed, which is not mended",
-    ),
-]
+pytestmark = pytest.mark.cluster
 
 #: Of a load of 50 a second.
 SECONDS = 5
