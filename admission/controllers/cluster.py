@@ -15,17 +15,17 @@ from typing import Any
 from admission.api import core, devices, kueue, names
 from admission.controllers import conditions, observe
 from admission.controllers.act import Answer, Gone, Written
+from admission.controllers.device_news import DeviceNews
 from admission.controllers.inbox import Observed
 from admission.controllers.look import Look
 from admission.controllers.node_health import NodeHealth
+from admission.controllers.occupancy import Occupancy
 from admission.controllers.rules import Facts, Ownership
 from admission.controllers.store import Change, Key, key_of
 from admission.controllers.tables import OF_INTEGRATIONS, Tables
 from admission.controllers.units import Units
 from admission.controllers.values import Values
-from admission.jobs.device_claims import measures_of_class
 from admission.jobs.interface import Adapter, UnitKey
-from admission.jobs.requests import Misconfigured, Surroundings, pod_requests
 from admission.kube.informers import Deleted, Replaced, Upserted
 from admission.settings import Settings
 from queues.core import events, model
@@ -82,13 +82,11 @@ class Cluster:
         #: Pods that a scheduling gate came off, and which, for whoever counts that.
         self.ungated: list[tuple[core.Pod, str]] = []
         self.stirred = False
-        self._placed: set[str] = set()
+        self.occupancy = Occupancy(self.tables, self.apply)
+        self._devices = DeviceNews(settings, self.tables, self.look, self.values)
         #: Uids of Workloads that hold quota and whose pods the core knows to be ready.
         self._ready: set[str] = set()
         waiting = settings.wait_for_pods_ready
-        #: Whether what claims cost may be another than was read.
-        self._devices_changed = False
-        self._measures = bool(measures_of_class(settings))
         self._tells_readiness = waiting is not None and waiting.block_admission
         self._on: dict[str, Callable[[Change[Any]], None]] = {
             "ResourceFlavor": self._flavor,
@@ -119,7 +117,7 @@ class Cluster:
         """One delta or answer."""
         for kind, change in self._changes(item):
             self._hear(kind, change)
-        self._read_claims_again()
+        self._look_at(self._devices.owed())
 
     def fill(self, item: Observed | Answer) -> None:
         """The same before anything may be decided: only the objects; `tell_everything` follows."""
@@ -134,7 +132,7 @@ class Cluster:
         for kind in self.tables.kinds():
             for obj in self.tables.of(kind):
                 self._hear(kind, Change(None, obj))
-        self._read_claims_again()
+        self._look_at(self._devices.owed())
         dirty, self.dirty.workloads = self.dirty.workloads, {}
         finished: dict[Key, None] = {}
         for key in dirty:
@@ -146,7 +144,7 @@ class Cluster:
     def tell_again(self, kind: str, obj: Any) -> None:
         """The core hears of an object as if it were new."""
         self._hear(kind, Change(None, obj))
-        self._read_claims_again()
+        self._look_at(self._devices.owed())
 
     def _hear(self, kind: str, change: Change[Any]) -> None:
         try:
@@ -192,7 +190,7 @@ class Cluster:
         self.doubt = None
         self.state = State()
         self.told.clear()
-        self._placed.clear()
+        self.occupancy.begin_anew()
         self._ready.clear()
         self.tell_everything()
 
@@ -259,8 +257,7 @@ class Cluster:
                     self._may_go("ResourceFlavor", flavor)
                 for check in observe.check_names(each):
                     self._may_go("AdmissionCheck", check)
-        for workload in self.tables.workloads.where("holds", name):
-            self.dirty.workloads[key_of(workload)] = None
+        self._look_at(self.tables.workloads.where("holds", name))
         for local_queue in self.tables.local_queues.where("queue", name):
             self.dirty.local_queues[key_of(local_queue)] = None
             self._queue_workloads(key_of(local_queue))
@@ -292,8 +289,7 @@ class Cluster:
             self.apply(events.UsageRestored(key, observe.consumed(row.consumed), row.at))
 
     def _queue_workloads(self, queue: Key) -> None:
-        for workload in self.tables.workloads.where("queue", tuple(queue)):
-            self.dirty.workloads[key_of(workload)] = None
+        self._look_at(self.tables.workloads.where("queue", tuple(queue)))
 
     def _may_go(self, kind: str, name: str) -> None:
         self.dirty.finalizers[kind, name] = None
@@ -324,10 +320,8 @@ class Cluster:
         self._units_of(name)
 
     def _workload_priority_class(self, change: Change[kueue.WorkloadPriorityClass]) -> None:
-        for workload in self.tables.workloads.where(
-            "priority class", (names.WORKLOAD_PRIORITY_CLASS_KIND, change.either.metadata.name)
-        ):
-            self.dirty.workloads[key_of(workload)] = None
+        named = (names.WORKLOAD_PRIORITY_CLASS_KIND, change.either.metadata.name)
+        self._look_at(self.tables.workloads.where("priority class", named))
         self.dirty.units.update(dict.fromkeys(self.units.all()))
 
     def _priority_class(self, change: Change[core.PriorityClass]) -> None:
@@ -337,51 +331,25 @@ class Cluster:
     def _runtime_class(self, change: Change[core.RuntimeClass]) -> None:
         del change
         self.values.classes_changed()
-        for workload in self.tables.workloads:
-            self.dirty.workloads[key_of(workload)] = None
+        self._look_at(self.tables.workloads)
 
     def _device_class(self, change: Change[devices.DeviceClass]) -> None:
-        specs = [each.spec for each in (change.before, change.after) if each is not None]
-        if len(specs) > 1 and specs[0] == specs[1]:
-            return
-        self._devices_changed = self._devices_changed or self._measures
-        if not any(spec.extended_resource_name for spec in specs):
-            return
-        self.values.classes_changed()
-        for workload in self.tables.workloads:
-            self.dirty.workloads[key_of(workload)] = None
+        self._look_at(self._devices.of_class(change))
 
     def _resource_slice(self, change: Change[devices.ResourceSlice]) -> None:
-        """Other devices: what those who wait for some cost may be another. Who holds quota keeps what it is charged."""
-        if change.before is not None and change.after is not None and change.before.spec == change.after.spec:
-            return
-        self.look.pools.pop(change.either.spec.driver, None)
-        self._devices_changed = True
-
-    def _read_claims_again(self) -> None:
-        """What claims cost is read again for all that wait, once for however many devices changed. Cost: these."""
-        if not self._devices_changed:
-            return
-        self._devices_changed = False
-        for workload in self.tables.workloads.where("claims devices", True):
-            if not conditions.holds_quota(workload) and not conditions.is_finished(workload):
-                self.values.claims_changed(workload.metadata.uid)
-                self.dirty.workloads[key_of(workload)] = None
+        self._devices.of_slice(change)
 
     def _claim(self, change: Change[devices.ResourceClaim] | Change[devices.ResourceClaimTemplate]) -> None:
-        """Where the scheduler writes allocations into claims, their spec stays as it is."""
-        if change.before is not None and change.after is not None and change.before.spec == change.after.spec:
-            return
-        claim = change.either
-        for workload in self.tables.workloads.where("claim", (claim.kind, *key_of(claim))):
-            self.values.claims_changed(workload.metadata.uid)
+        self._look_at(self._devices.of_claim(change))
+
+    def _look_at(self, workloads: Iterable[kueue.Workload]) -> None:
+        for workload in workloads:
             self.dirty.workloads[key_of(workload)] = None
 
     def _limit_range(self, change: Change[core.LimitRange]) -> None:
         namespace = change.either.metadata.namespace
         self.values.limits_changed(namespace)
-        for workload in self.tables.workloads.where("namespace", namespace):
-            self.dirty.workloads[key_of(workload)] = None
+        self._look_at(self.tables.workloads.where("namespace", namespace))
         self._units_of(namespace)
 
     def _units_of(self, namespace: str) -> None:
@@ -390,8 +358,7 @@ class Cluster:
     # ------------------------------------------------------------------ nodes and pods
 
     def _node(self, change: Change[core.Node]) -> None:
-        for workload in self.nodes.changed(change.before, change.after):
-            self.dirty.workloads[key_of(workload)] = None
+        self._look_at(self.nodes.changed(change.before, change.after))
         if change.after is None:
             self.apply(events.NodeGone(model.NodeName(change.either.metadata.name)))
             return
@@ -401,42 +368,13 @@ class Cluster:
 
     def _pod(self, change: Change[core.Pod]) -> None:
         pod = change.either
-        self._place(pod, there=change.after is not None)
+        self.occupancy.tell(pod, there=change.after is not None)
         if pod.spec.node_name in self.nodes.troubled and (name := observe.workload_name(pod)) is not None:
             self.dirty.workloads[Key(pod.metadata.namespace, name)] = None
         if change.before is not None and change.after is not None and change.before.spec.scheduling_gates:
             left = {gate.name for gate in change.after.spec.scheduling_gates}
             self.ungated += [(pod, gate.name) for gate in change.before.spec.scheduling_gates if gate.name not in left]
         self.dirty.units.update(dict.fromkeys(self.units.member_changed("Pod", key_of(pod), change.after)))
-
-    def _place(self, pod: core.Pod, *, there: bool) -> None:
-        """Tells the core whether the pod takes room that no assignment accounts for."""
-        uid = pod.metadata.uid
-        name = observe.workload_name(pod)
-        workload = None if name is None else self.tables.workloads.get(pod.metadata.namespace, name)
-        if workload is not None and conditions.is_finished(workload):
-            workload = None
-        occupies = there and observe.occupies_node(pod, workload)
-        if occupies and uid not in self._placed:
-            requests = pod_requests(pod.spec, Surroundings())
-            taken = {} if isinstance(requests, Misconfigured) else requests.node
-            self._placed.add(uid)
-            self.apply(
-                events.PodPlaced(
-                    model.Uid(uid),
-                    model.NodeName(pod.spec.node_name),
-                    {model.ResourceName(name): amount for name, amount in taken.items()},
-                )
-            )
-        elif not occupies and uid in self._placed:
-            self._placed.discard(uid)
-            self.apply(events.PodGone(model.Uid(uid)))
-
-    def place_again(self, pod: core.Pod) -> bool:
-        """Whether the core has to be told whether the pod takes room; then it is."""
-        known = pod.metadata.uid in self._placed
-        self._place(pod, there=True)
-        return known is not (pod.metadata.uid in self._placed)
 
     def _job(self, kind: str, change: Change[Any]) -> None:
         key = key_of(change.either)
@@ -458,7 +396,7 @@ class Cluster:
             self._may_go("ClusterQueue", held_before.cluster_queue)
         if held_before != held_after:
             for pod in self._pods_of(workload):
-                self._place(pod, there=True)
+                self.occupancy.tell(pod, there=True)
 
     def _pods_of(self, workload: kueue.Workload) -> Iterable[core.Pod]:
         return self.tables.pods.where("workload", (workload.metadata.namespace, workload.metadata.name))

@@ -158,7 +158,7 @@ class Sweep:
     def _pod(self, key: Key, now: float) -> None:
         del now
         pod = self._cluster.tables.pods.get(*key)
-        if pod is not None and self._cluster.place_again(pod):
+        if pod is not None and self._cluster.occupancy.tell(pod, there=True):
             self._find("Pod", key)
 
     # ------------------------------------------------------------------ what is owed

@@ -189,7 +189,7 @@ class Client:
             try:
                 await asyncio.sleep(0)
                 items.extend(found for raw in page.items or () if (found := readable(resource, raw)) is not None)
-            except BaseException:
+            except BaseException:  # cancelled as well: nobody would wait for the next page
                 if following is not None:
                     following.cancel()
                 raise
