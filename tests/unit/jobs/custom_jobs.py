@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from admission.api import names
-from admission.api.job_kinds import BY_NAME
-from tests.unit.jobs.builders import NS, condition, pod_template, stamp
+from admission.api.decoding import convert
+from admission.api.job_kinds import BY_NAME, CustomJob
+from admission.jobs.described import Role, Seen
+from admission.jobs.effects import Tell
+from admission.jobs.registry import DESCRIPTIONS
+from tests.unit.jobs.builders import NS, World, condition, flavor, pod_template, stamp
 
 Object = dict[str, Any]
 
@@ -233,3 +237,45 @@ KINDS = [
         failed={"applicationState": {"state": "FAILED", "errorMessage": "no memory"}},
     ),
 ]
+
+
+# ------------------------------------------------------------------ a world with them
+
+ON = flavor(labels={"pool": "a"}, tolerations=[{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}])
+
+
+def world(*objects: Object, **changes: Any) -> World:
+    return World(flavors={"df": ON}, **changes).put(*objects)
+
+
+def of(kind: Kind) -> tuple[World, str]:
+    """A world with one such job whose Workload is made, and its plain kind."""
+    job = kind.make()
+    return world(job, *kind.parts(job)).settle(), job["kind"]
+
+
+def spec(w: World, kind: str, name: str = "j") -> Object:
+    found: Object = w.objects[kind, name]["spec"]
+    return found
+
+
+def suspended(w: World, kind: str) -> bool:
+    return convert(w.objects[kind, "j"], CustomJob).is_suspended
+
+
+def roles(raw: Object, *parts: Object) -> dict[str, Role]:
+    description = next(each for each in DESCRIPTIONS if each.kind.kind == raw["kind"])
+    seen = Seen(convert(raw, CustomJob), tuple(convert(each, CustomJob) for each in parts))
+    return {role.name: role for role in description.roles(seen) or ()}
+
+
+def is_true(w: World, type_: str) -> bool:
+    return any(each["type"] == type_ and each["status"] == "True" for each in w.wl["status"].get("conditions", []))
+
+
+def events(w: World) -> set[str]:
+    return {effect.reason for effect in w.done if isinstance(effect, Tell)}
+
+
+def requests_of(role: Role, index: int = 0) -> Any:
+    return role.template["spec"]["containers"][index]["resources"]

@@ -10,61 +10,30 @@ import pytest
 from admission.api import names
 from admission.api.decoding import convert
 from admission.api.job_kinds import JOB_KINDS, CustomJob
-from admission.jobs.described import Role, Seen
-from admission.jobs.effects import Patch, Tell
+from admission.jobs.described import Seen
+from admission.jobs.effects import Patch
 from admission.jobs.registry import DESCRIPTIONS
 from admission.settings import WaitForPodsReady
-from tests.unit.jobs.builders import World, condition, flavor, pod_template
+from tests.unit.jobs.builders import condition
 from tests.unit.jobs.custom_jobs import (
     KINDS,
     Kind,
     Object,
     app_wrapper,
-    custom_job,
+    events,
+    is_true,
     job_set,
     job_set_of,
-    ray_cluster_spec,
-    spark_application,
+    of,
+    roles,
+    spec,
+    suspended,
     train_job,
     training_job,
+    world,
 )
 
-ON = flavor(labels={"pool": "a"}, tolerations=[{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}])
-
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)
-
-
-def world(*objects: Object, **changes: Any) -> World:
-    return World(flavors={"df": ON}, **changes).put(*objects)
-
-
-def of(kind: Kind) -> tuple[World, str]:
-    """A world with one such job whose Workload is made, and its plain kind."""
-    job = kind.make()
-    return world(job, *kind.parts(job)).settle(), job["kind"]
-
-
-def spec(w: World, kind: str, name: str = "j") -> Object:
-    found: Object = w.objects[kind, name]["spec"]
-    return found
-
-
-def suspended(w: World, kind: str) -> bool:
-    return convert(w.objects[kind, "j"], CustomJob).is_suspended
-
-
-def roles(raw: Object, *parts: Object) -> dict[str, Role]:
-    description = next(each for each in DESCRIPTIONS if each.kind.kind == raw["kind"])
-    seen = Seen(convert(raw, CustomJob), tuple(convert(each, CustomJob) for each in parts))
-    return {role.name: role for role in description.roles(seen) or ()}
-
-
-def is_true(w: World, type_: str) -> bool:
-    return any(each["type"] == type_ and each["status"] == "True" for each in w.wl["status"].get("conditions", []))
-
-
-def events(w: World) -> set[str]:
-    return {effect.reason for effect in w.done if isinstance(effect, Tell)}
 
 
 def test_every_kind_is_described_once() -> None:
@@ -355,162 +324,6 @@ def test_pods_of_a_job_set_are_numbered_within_their_jobs() -> None:
     }
 
 
-def _requests(role: Role, index: int = 0) -> Any:
-    return role.template["spec"]["containers"][index]["resources"]
-
-
-def test_the_head_is_charged_what_kuberay_adds_to_it() -> None:
-    cluster = {**ray_cluster_spec(), "enableInTreeAutoscaling": True}
-    head = roles(custom_job("RayCluster", cluster))["head"]
-    assert _requests(head, 1)["requests"] == {"cpu": "500m", "memory": "512Mi"}
-    cluster["autoscalerOptions"] = {"resources": {"requests": {"cpu": "1"}}}
-    assert _requests(roles(custom_job("RayCluster", cluster))["head"], 1) == {"requests": {"cpu": "1"}}
-    cluster = {**ray_cluster_spec(), "gcsFaultToleranceOptions": {"redisAddress": "r"}}
-    cluster["headGroupSpec"]["template"] = pod_template("100m")
-    assert _requests(roles(custom_job("RayCluster", cluster))["head"])["requests"] == {"cpu": "200m", "memory": "256Mi"}
-    cluster["headGroupSpec"]["template"] = pod_template("4")
-    assert _requests(roles(custom_job("RayCluster", cluster))["head"])["requests"] == {"cpu": "4", "memory": "256Mi"}
-
-
-@pytest.mark.parametrize(
-    ("mode", "want"),
-    [
-        pytest.param({}, {"head": 1, "submitter": 1}, id="a Job submits it unless another mode is named"),
-        pytest.param({"submissionMode": "HTTPMode"}, {"head": 1}, id="nobody's pods submit it"),
-        pytest.param({"submissionMode": "SidecarMode"}, {"head": 2}, id="the head has a container more"),
-    ],
-)
-def test_who_submits_a_ray_job(mode: Object, want: dict[str, int]) -> None:
-    found = roles(custom_job("RayJob", {**mode, "rayClusterSpec": {**ray_cluster_spec(), "workerGroupSpecs": []}}))
-    assert {name: len(role.template["spec"]["containers"]) for name, role in found.items()} == want
-
-
-def test_a_submitter_of_ones_own_is_charged_and_placed_like_the_others() -> None:
-    job = custom_job("RayJob", {"suspend": True, "rayClusterSpec": ray_cluster_spec()})
-    job["spec"]["submitterPodTemplate"] = pod_template("3")
-    w = world(job).settle()
-    w.admit()
-    w.settle()
-    assert spec(w, "RayJob")["submitterPodTemplate"]["spec"]["nodeSelector"] == {"pool": "a"}
-
-
-def test_a_ray_job_on_a_cluster_that_is_there_already_is_left_alone() -> None:
-    w = world(custom_job("RayJob", {"suspend": True, "clusterSelector": {"ray.io/cluster": "c"}})).settle()
-    assert w.workloads() == []
-
-
-def test_a_ray_job_that_kuberay_refuses_holds_no_quota_until_it_is_mended() -> None:
-    w = world(custom_job("RayJob", {"suspend": True, "rayClusterSpec": ray_cluster_spec()})).settle()
-    w.admit()
-    w.settle()
-    w.change("RayJob", "j", {"status": {"jobDeploymentStatus": "ValidationFailed"}})
-    w.settle()
-    assert suspended(w, "RayJob"), "mending it must not start it"
-    [held] = [each for each in w.wl["status"]["conditions"] if each["type"] == "QuotaReserved"]
-    assert (held["status"], held["reason"]) == ("False", "OnHold")
-    w.change("RayJob", "j", {"status": {"jobDeploymentStatus": "Suspended"}})
-    w.settle()
-    [held] = [each for each in w.wl["status"]["conditions"] if each["type"] == "QuotaReserved"]
-    assert held["reason"] == "PendingEvaluation"
-
-
-def test_the_cluster_of_a_ray_job_is_not_queued_by_itself() -> None:
-    job = custom_job("RayJob", {"suspend": True, "rayClusterSpec": ray_cluster_spec()})
-    w = world(job).settle()
-    cluster = custom_job("RayCluster", {"suspend": False, **ray_cluster_spec()}, "j-c", owner=job)
-    w.put(cluster).settle()
-    assert len(w.workloads()) == 1
-    assert spec(w, "RayCluster", "j-c")["suspend"] is True, "it must not run ahead of its job"
-    w.admit()
-    w.settle()
-    w.change("RayCluster", "j-c", {"spec": {"suspend": False}})
-    w.settle()
-    assert spec(w, "RayCluster", "j-c")["suspend"] is False
-
-
-def test_a_train_job_waits_until_the_trainer_has_made_its_job_set() -> None:
-    job = train_job()
-    w = world(job).settle()
-    assert w.workloads() == []
-    w.put(job_set_of(job)).settle()
-    assert [each["name"] for each in w.wl["spec"]["podSets"]] == ["driver", "workers"]
-
-
-def test_a_train_job_gets_its_patches_before_it_is_let_go() -> None:
-    job = train_job()
-    w = world(job, job_set_of(job)).settle()
-    w.admit()
-    w.settle()
-    written = [effect.body for effect in w.done if isinstance(effect, Patch) and effect.ref.kind == "TrainJob"]
-    assert ["runtimePatches" in each["spec"] for each in written if isinstance(each, dict)] == [True, False]
-    [entry] = spec(w, "TrainJob")["runtimePatches"]
-    [driver, _] = entry["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
-    pods = driver["template"]["spec"]["template"]
-    assert pods["spec"]["nodeSelector"] == {"pool": "a"}
-    assert pods["metadata"]["labels"][names.PODSET_LABEL] == "driver"
-    assert "app" not in pods["metadata"]["labels"], "what the runtime says already is not said again"
-
-
-def test_patches_of_others_stay_with_a_train_job() -> None:
-    job = train_job()
-    others = {"manager": "someone", "trainingRuntimeSpec": {"template": {}}}
-    job["spec"]["runtimePatches"] = [others]
-    w = world(job, job_set_of(job)).settle()
-    w.admit()
-    w.settle()
-    assert spec(w, "TrainJob")["runtimePatches"][0] == others
-    assert len(spec(w, "TrainJob")["runtimePatches"]) == 2
-
-
-def test_what_the_trainer_has_not_taken_out_yet_is_not_taken_for_the_runtimes() -> None:
-    job = train_job()
-    made = job_set_of(job)
-    for each in made["spec"]["replicatedJobs"]:
-        template = each["template"]["spec"]["template"]
-        template["metadata"]["labels"][names.PODSET_LABEL] = each["name"]
-        template["spec"]["nodeSelector"] = {"pool": "old"}
-    w = world(job, made).settle()
-    assert w.workloads() == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "want"),
-    [
-        pytest.param({}, {"cpu": "1", "memory": str(896 * 2**20)}, id="at least 384 MiB beside the memory"),
-        pytest.param(
-            {"type": "Scala", "driver": {"memory": "10g"}}, {"cpu": "1", "memory": str(11 * 2**30)}, id="a tenth"
-        ),
-        pytest.param({"driver": {"memory": "10g"}}, {"cpu": "1", "memory": str(14 * 2**30)}, id="more for Python"),
-        pytest.param(
-            {"memoryOverheadFactor": "0.5", "driver": {"memory": "2g"}},
-            {"cpu": "1", "memory": str(3 * 2**30)},
-            id="the factor that is named",
-        ),
-        pytest.param(
-            {"driver": {"coreRequest": "500m", "memory": "1g", "memoryOverhead": "1g"}},
-            {"cpu": "500m", "memory": str(2 * 2**30)},
-            id="an overhead and cores of one's own",
-        ),
-        pytest.param(
-            {"driver": {}, "sparkConf": {"spark.driver.memory": "2g", "spark.driver.memoryOverhead": "1g"}},
-            {"cpu": "1", "memory": str(3 * 2**30)},
-            id="what only sparkConf says",
-        ),
-        pytest.param(
-            {"driver": {"memory": "a lot"}}, {"cpu": "1", "memory": str(1433 * 2**20)}, id="the default for nonsense"
-        ),
-    ],
-)
-def test_a_spark_driver_is_charged_what_spark_will_ask_for(changes: Object, want: Object) -> None:
-    assert _requests(roles(spark_application(**changes))["driver"])["requests"] == want
-
-
-def test_spark_executors_are_charged_their_devices() -> None:
-    resources = _requests(roles(spark_application())["executor"])
-    assert resources["limits"] == {"nvidia.com/gpu": 1}
-    assert resources["requests"]["cpu"] == "2"
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)
 @pytest.mark.parametrize("nonsense", [None, [], "text", 7, {"a": [None]}, [[]], {"template": []}])
 def test_nonsense_is_read_as_nothing(kind: Kind, nonsense: Any) -> None:
@@ -530,20 +343,6 @@ def test_replica_types_of_any_spelling_are_charged() -> None:
     """The operator mends the spelling, and makes pods of types that it does not know."""
     found = roles(training_job("TFJob", "tfReplicaSpecs", {"zebra": 1, "worker": 4, "Chief": 1}))
     assert [(name, role.count) for name, role in found.items()] == [("chief", 1), ("worker", 4), ("zebra", 1)]
-
-
-@pytest.mark.parametrize(
-    ("limits", "want"),
-    [
-        pytest.param({"replicas": 0, "minReplicas": 8}, 8, id="no fewer than the least"),
-        pytest.param({"replicas": 9, "maxReplicas": 4}, 4, id="no more than the most"),
-        pytest.param({"replicas": 3, "minReplicas": 1, "maxReplicas": 4, "numOfHosts": 2}, 6, id="between them"),
-    ],
-)
-def test_workers_of_ray_are_as_many_as_kuberay_makes(limits: Object, want: int) -> None:
-    group = {"groupName": "w", "template": pod_template(), **limits}
-    made = custom_job("RayCluster", {"headGroupSpec": {"template": pod_template()}, "workerGroupSpecs": [group]})
-    assert roles(made)["w"].count == want
 
 
 def test_a_job_that_runs_with_other_claims_is_stopped() -> None:
