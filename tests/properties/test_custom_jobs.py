@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from admission.api.decoding import convert
 from admission.api.job_kinds import CustomJob
-from tests.unit.jobs.custom_jobs import KINDS, Kind
-from tests.unit.jobs.test_custom_jobs import world
+from tests.unit.jobs.custom_jobs import KINDS, Kind, world
 from tests.unit.webhook.asking import ask
 from tests.unit.webhook.test_custom_jobs import every
 

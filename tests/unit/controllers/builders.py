@@ -9,7 +9,10 @@ import msgspec
 from admission.api import kueue, meta, names
 from admission.api.meta import ObjectMeta, OwnerReference
 from admission.controllers.rules import Facts, Ownership
+from admission.jobs.effects import Patch
 from admission.settings import Settings, WaitForPodsReady
+from admission.settings.configuration import ObjectRetentionPolicies, RequeuingStrategy, WorkloadRetention
+from admission.settings.durations import Seconds
 
 NOW = 1_800_000_000.0
 NAMESPACE = "team"
@@ -168,3 +171,33 @@ def facts(
         queue if queue is not None else cluster_queue(),
         value,
     )
+
+
+WAITING = WaitForPodsReady(
+    timeout=Seconds(60),
+    recovery_timeout=Seconds(30),
+    requeuing_strategy=RequeuingStrategy(backoff_limit_count=2, backoff_base_seconds=10, backoff_max_seconds=15),
+)
+
+RETAINED = ObjectRetentionPolicies(
+    workloads=WorkloadRetention(after_finished=Seconds(100), after_deactivated_by_kueue=Seconds(50))
+)
+
+
+def applied(before: kueue.Workload, patch: Patch) -> kueue.Workload:
+    """The Workload as the API server would have it after the merge patch."""
+    assert isinstance(patch.body, dict)
+    assert patch.resource_version == before.metadata.resource_version
+    return msgspec.convert(merged(msgspec.to_builtins(before), patch.body), kueue.Workload)
+
+
+def merged(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result

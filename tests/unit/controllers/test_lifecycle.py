@@ -9,16 +9,15 @@ import msgspec
 import pytest
 
 from admission.api import kueue, names
-from admission.controllers import pods_ready
 from admission.controllers.lifecycle import reconcile
 from admission.controllers.rules import Facts, Ownership
-from admission.jobs.effects import Delete, Patch, Tell
-from admission.settings import WaitForPodsReady
-from admission.settings.configuration import ObjectRetentionPolicies, RequeuingStrategy, WorkloadRetention
-from admission.settings.durations import Seconds
+from admission.jobs.effects import Patch, Tell
 from tests.unit.controllers.builders import (
     NOW,
+    RETAINED,
+    WAITING,
     WorkloadBuilder,
+    applied,
     cluster_queue,
     facts,
     local_queue,
@@ -26,14 +25,6 @@ from tests.unit.controllers.builders import (
     workload,
 )
 
-WAITING = WaitForPodsReady(
-    timeout=Seconds(60),
-    recovery_timeout=Seconds(30),
-    requeuing_strategy=RequeuingStrategy(backoff_limit_count=2, backoff_base_seconds=10, backoff_max_seconds=15),
-)
-RETAINED = ObjectRetentionPolicies(
-    workloads=WorkloadRetention(after_finished=Seconds(100), after_deactivated_by_kueue=Seconds(50))
-)
 CHECKED = cluster_queue(checks=("ac",))
 
 
@@ -49,25 +40,6 @@ class Case:
     writes: int = 1
     wake: float | None = None
     told: tuple[str, ...] = ()
-
-
-def applied(before: kueue.Workload, patch: Patch) -> kueue.Workload:
-    """The Workload as the API server would have it after the merge patch."""
-    assert isinstance(patch.body, dict)
-    assert patch.resource_version == before.metadata.resource_version
-    return msgspec.convert(merged(msgspec.to_builtins(before), patch.body), kueue.Workload)
-
-
-def merged(target: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
 
 
 CASES = [
@@ -458,106 +430,6 @@ def test_a_round_that_was_written_wants_nothing_more(case: Case) -> None:
         metadata = msgspec.structs.replace(current.metadata, resource_version=str(100 + version))
         current = msgspec.structs.replace(current, metadata=metadata)
     raise AssertionError(f"no rest: {patches}")
-
-
-@pytest.mark.parametrize(
-    ("wl", "settings", "want"),
-    [
-        pytest.param(
-            workload().admitted().spec(active=False).cond(names.DEACTIVATION_TARGET, reason="AdmissionCheck"),
-            facts(),
-            ("Deactivated", "AdmissionCheck", 1),
-            id="a deactivation by the system",
-        ),
-        pytest.param(
-            workload().admitted().spec(active=False), facts(), ("Deactivated", "", 1), id="a deactivation by a person"
-        ),
-        pytest.param(
-            workload().admitted(at=-61),
-            facts(waiting=WAITING),
-            ("PodsReadyTimeout", "WaitForStart", 1),
-            id="pods that never got ready",
-        ),
-        pytest.param(
-            workload()
-            .admitted(at=-900)
-            .cond(names.PODS_READY, "False", "WaitForRecovery", at=-31)
-            .status(
-                scheduling_stats=kueue.SchedulingStats(
-                    evictions=(kueue.SchedulingStatsEviction("PodsReadyTimeout", "WaitForRecovery", 2),)
-                )
-            ),
-            facts(waiting=WAITING),
-            ("PodsReadyTimeout", "WaitForRecovery", 3),
-            id="pods that were lost, for the third time",
-        ),
-    ],
-)
-def test_evictions_are_counted_by_reason_and_cause(
-    wl: WorkloadBuilder, settings: Facts, want: tuple[str, str, int]
-) -> None:
-    (patch,) = [effect for effect in reconcile(wl.obj, settings, NOW).effects if isinstance(effect, Patch)]
-    stats = applied(wl.obj, patch).status.scheduling_stats
-    assert stats is not None
-    assert [(each.reason, each.underlying_cause, each.count) for each in stats.evictions] == [want]
-
-
-@pytest.mark.parametrize(
-    ("wl", "ownership", "want"),
-    [
-        pytest.param(workload().finalized().deleting(), Ownership.NONE, [], id="one without owners is let go"),
-        pytest.param(workload().finalized().deleting(), Ownership.JOB, None, id="one with a job is its adapter's"),
-        pytest.param(
-            workload().cond(names.FINISHED, at=-200).finalized(),
-            Ownership.JOB,
-            [],
-            id="finished for long enough: the finalizer goes before the object",
-        ),
-    ],
-)
-def test_finalizer(wl: WorkloadBuilder, ownership: Ownership, want: list[str] | None) -> None:
-    verdict = reconcile(wl.obj, facts(ownership=ownership, object_retention_policies=RETAINED), NOW)
-    written = [effect.body["metadata"]["finalizers"] for effect in verdict.effects if isinstance(effect, Patch)]
-    assert written == ([] if want is None else [want])
-
-
-@pytest.mark.parametrize(
-    ("wl", "want"),
-    [
-        pytest.param(workload().cond(names.FINISHED, at=-200), [("Workload", "w")], id="finished for long enough"),
-        pytest.param(workload().cond(names.FINISHED, at=-99), [], id="not yet"),
-        pytest.param(
-            workload()
-            .spec(active=False)
-            .evicted("DeactivatedDueToAdmissionCheck", at=-60)
-            .owned()
-            .cond(names.REQUEUED, "False", "DeactivatedDueToAdmissionCheck"),
-            [("Job", "j")],
-            id="deactivated by the system: the job goes",
-        ),
-        pytest.param(
-            workload().spec(active=False).evicted("Deactivated", at=-60).owned(),
-            [],
-            id="deactivated by a person: the job stays",
-        ),
-    ],
-)
-def test_retention(wl: WorkloadBuilder, want: list[tuple[str, str]]) -> None:
-    verdict = reconcile(wl.obj, facts(object_retention_policies=RETAINED), NOW)
-    deleted = [(effect.ref.kind, effect.ref.name) for effect in verdict.effects if isinstance(effect, Delete)]
-    assert deleted == want
-
-
-def test_back_offs_of_workloads_that_failed_together_are_a_trace_apart() -> None:
-    """At most one part in ten thousand, and the same each time that it is asked."""
-    waiting = WaitForPodsReady(
-        requeuing_strategy=RequeuingStrategy(backoff_base_seconds=1000, backoff_max_seconds=9000)
-    )
-    times = {uid: pods_ready.back_off(waiting, 2, uid) for uid in ("a", "b", "c")}
-    assert len(set(times.values())) == 3
-    assert all(2000 <= seconds <= 2000.2 for seconds in times.values())
-    assert times == {uid: pods_ready.back_off(waiting, 2, uid) for uid in times}
-    assert pods_ready.back_off(waiting, 99, "a") <= 9000.9
 
 
 @pytest.mark.parametrize(

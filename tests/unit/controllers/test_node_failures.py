@@ -29,13 +29,13 @@ from tests.unit.controllers.builders import (
     NAMESPACE,
     NOW,
     WorkloadBuilder,
+    applied,
     cluster_queue,
     facts,
     local_queue,
     settings,
     workload,
 )
-from tests.unit.controllers.test_lifecycle import applied
 
 HOST = names.HOSTNAME_LABEL
 TAINT = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
