@@ -37,10 +37,19 @@ class Panel:
     alarming: float | None = None
 
 
-def _quantile(which: float, name: str, *by: str) -> str:
-    grouped = ", ".join(("le", *by))
-    where = f"{{{_QUEUES}}}" if "cluster_queue" in by else ""
-    return f"histogram_quantile({which:g}, sum by ({grouped}) (rate({name}_bucket{where}[$__rate_interval])))"
+def _quantile(which: float, name: str, by: str = "le", where: str = "") -> str:
+    return f"histogram_quantile({which:g}, sum by ({by}) (rate({name}_bucket{where}[$__rate_interval])))"
+
+
+def _by_queue(title: str, says: str, which: float, name: str) -> Panel:
+    """A quantile of seconds, of each ClusterQueue."""
+    query = _quantile(which, name, "le, cluster_queue", f"{{{_QUEUES}}}")
+    return Panel(title, says, {"{{cluster_queue}}": query}, unit="s")
+
+
+def _lasting(title: str, says: str, name: str) -> Panel:
+    """How long something of the controller's own takes."""
+    return Panel(title, says, {"median": _quantile(0.5, name), "99th percentile": _quantile(0.99, name)}, unit="s")
 
 
 def _stat(title: str, says: str, query: str, unit: str = "short", alarming: float | None = None) -> Panel:
@@ -136,23 +145,18 @@ ROWS: Final[Mapping[str, tuple[Panel, ...]]] = {
             "",
             {"{{cluster_queue}}": f"60 * sum by (cluster_queue) ({_ADMISSIONS})"},
         ),
-        Panel(
+        _by_queue(
             "Wait until admitted, median",
             "Of the Workloads that were admitted in the interval",
-            {"{{cluster_queue}}": _quantile(0.5, "kueue_admission_wait_time_seconds", "cluster_queue")},
-            unit="s",
+            0.5,
+            "kueue_admission_wait_time_seconds",
         ),
-        Panel(
-            "Wait until admitted, 95th percentile",
-            "",
-            {"{{cluster_queue}}": _quantile(0.95, "kueue_admission_wait_time_seconds", "cluster_queue")},
-            unit="s",
-        ),
-        Panel(
+        _by_queue("Wait until admitted, 95th percentile", "", 0.95, "kueue_admission_wait_time_seconds"),
+        _by_queue(
             "From admission to all pods ready, 95th percentile",
             "Images, volumes and the scheduler; with waitForPodsReady",
-            {"{{cluster_queue}}": _quantile(0.95, "kueue_admitted_until_ready_wait_time_seconds", "cluster_queue")},
-            unit="s",
+            0.95,
+            "kueue_admitted_until_ready_wait_time_seconds",
         ),
     ),
     "Evictions": (
@@ -174,37 +178,20 @@ ROWS: Final[Mapping[str, tuple[Panel, ...]]] = {
             },
             stacked=True,
         ),
-        Panel(
+        _by_queue(
             "From an eviction until the quota was back, 95th percentile",
             "How long pods take to end",
-            {"{{cluster_queue}}": _quantile(0.95, "kueue_workload_eviction_latency_seconds", "cluster_queue")},
-            unit="s",
+            0.95,
+            "kueue_workload_eviction_latency_seconds",
         ),
     ),
     "The controller itself": (
-        Panel(
-            "Deciding",
-            "One round of decisions, without the writes that follow",
-            {
-                "median": _quantile(0.5, "muster_decision_duration_seconds"),
-                "99th percentile": _quantile(0.99, "muster_decision_duration_seconds"),
-            },
-            unit="s",
+        _lasting(
+            "Deciding", "One round of decisions, without the writes that follow", "muster_decision_duration_seconds"
         ),
-        Panel(
-            "One turn of the loop",
-            "Taking in, deciding and sending out",
-            {
-                "median": _quantile(0.5, "muster_turn_duration_seconds"),
-                "99th percentile": _quantile(0.99, "muster_turn_duration_seconds"),
-            },
-            unit="s",
-        ),
-        Panel(
-            "Gates off after the admission, 95th percentile",
-            "",
-            {"{{cluster_queue}}": _quantile(0.95, "kueue_pod_scheduling_gate_removal_seconds", "cluster_queue")},
-            unit="s",
+        _lasting("One turn of the loop", "Taking in, deciding and sending out", "muster_turn_duration_seconds"),
+        _by_queue(
+            "Gates off after the admission, 95th percentile", "", 0.95, "kueue_pod_scheduling_gate_removal_seconds"
         ),
         Panel(
             "Writes a second",

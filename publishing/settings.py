@@ -53,7 +53,7 @@ def schema(annotation: Any = Settings) -> dict[str, Any]:
     arms = _arms(annotation)
     if len(arms) > 1:
         return {"anyOf": [schema(arm) for arm in arms]}
-    return {**_plain(arms[0]), **_nullable(annotation)} if _nullable(annotation) else _plain(arms[0])
+    return {**_plain(arms[0]), **_nullable(annotation)}
 
 
 def _plain(base: Any) -> dict[str, Any]:
