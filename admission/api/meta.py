@@ -37,6 +37,10 @@ class OwnerReference(Object, frozen=True):
     controller: bool = False
     block_owner_deletion: bool = False
 
+    def is_of(self, group: str, kind: str) -> bool:
+        """Whether it names an object of this kind, in any version."""
+        return self.kind == kind and self.api_version.startswith(f"{group}/")
+
 
 class ObjectMeta(Object, frozen=True):
     """Managed fields are not read: they are half the bytes of an object and nothing depends on them."""
@@ -59,6 +63,12 @@ class ObjectMeta(Object, frozen=True):
     def controller(self) -> OwnerReference | None:
         """The owner that manages this object, of which there is at most one."""
         return next((owner for owner in self.owner_references if owner.controller), None)
+
+    @property
+    def controller_uid(self) -> str:
+        """Empty where there is none."""
+        owner = self.controller
+        return "" if owner is None else owner.uid
 
     @property
     def created_at(self) -> float:

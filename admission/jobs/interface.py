@@ -35,6 +35,14 @@ class UnitKey(NamedTuple):
     name: str
 
 
+def units_of_controller(adapter: str, obj: Member, group: str, kind: str) -> tuple[UnitKey, ...]:
+    """The one that is named like the object's controller, if that is of this kind."""
+    owner = obj.metadata.controller
+    if owner is None or not owner.is_of(group, kind):
+        return ()
+    return (UnitKey(adapter, obj.metadata.namespace, owner.name),)
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A gang as last observed.

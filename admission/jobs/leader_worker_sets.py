@@ -21,7 +21,7 @@ from admission.api.leader_worker_sets import (
 )
 from admission.jobs import composing
 from admission.jobs.injection import Directives, cleaned
-from admission.jobs.interface import Context, Outcome, Unit, UnitKey
+from admission.jobs.interface import Context, Outcome, Unit, UnitKey, units_of_controller
 from admission.jobs.serving import (
     ServingGang,
     Wanted,
@@ -56,17 +56,14 @@ class LeaderWorkerSets:
         return UnitKey(self.name, member.metadata.namespace, name)
 
     def units_of_workload(self, workload: Workload) -> tuple[UnitKey, ...]:
-        owner = workload.metadata.controller
-        if owner is None or owner.kind != KIND or not owner.api_version.startswith(f"{GROUP}/"):
-            return ()
-        return (UnitKey(self.name, workload.metadata.namespace, owner.name),)
+        return units_of_controller(self.name, workload, GROUP, KIND)
 
     def reconcile(self, unit: Unit, context: Context) -> Outcome:
         present = next((each for each in unit.members if isinstance(each, LeaderWorkerSet)), None)
         pods = [each for each in unit.members if isinstance(each, Pod)]
         if present is None or present.metadata.is_deleting or not _is_ours(present):
             return left_behind(unit.workloads, pods, context)
-        own = [each for each in unit.workloads if _controller_uid(each) == present.metadata.uid]
+        own = [each for each in unit.workloads if each.metadata.controller_uid == present.metadata.uid]
         of_namesakes = [each for each in unit.workloads if each not in own]
         of_before = [pod for pod in pods if pod.metadata.created_at < present.metadata.created_at]
         by_index: dict[int, list[Pod]] = {}
@@ -88,11 +85,6 @@ class LeaderWorkerSets:
                 outcomes.append(left_behind(mine, there, context))
         outcomes.append(left_behind((each for each in own if each.metadata.name not in led), (), context))
         return joined(outcomes)
-
-
-def _controller_uid(workload: Workload) -> str:
-    owner = workload.metadata.controller
-    return "" if owner is None else owner.uid
 
 
 def _is_ours(owner: LeaderWorkerSet) -> bool:

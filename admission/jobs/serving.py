@@ -34,7 +34,9 @@ from admission.jobs.statuses import (
     holds_quota,
     is_evicted,
     is_finished,
+    is_on_hold,
     status_patch,
+    taken_off_hold,
     with_condition,
     without_finalizer,
     workload_ref,
@@ -118,13 +120,7 @@ class ServingGang(PodGroupGang):
         return None
 
     def with_conditions(self, workload: Workload, now: float) -> Workload:
-        """What was on hold without pods waits for quota again."""
-        if not is_on_hold(workload):
-            return workload
-        again = Condition(
-            names.QUOTA_RESERVED, FALSE, names.REASON_PENDING_EVALUATION, f"The {self.kind} wants pods again"
-        )
-        return with_condition(workload, again, now)
+        return taken_off_hold(workload, f"The {self.kind} wants pods again", now)
 
     # ------------------------------------------------------------------ to a Workload
 
@@ -307,11 +303,6 @@ def is_parent(template: Mapping[str, Any], framework: str) -> bool:
 def gvk(group: str, kind: str) -> str:
     """The kind of an owner, as it stands in an annotation."""
     return f"{group}/v1, Kind={kind}"
-
-
-def is_on_hold(workload: Workload) -> bool:
-    found = condition(workload, names.QUOTA_RESERVED)
-    return found is not None and found.status == FALSE and found.reason == names.REASON_ON_HOLD
 
 
 def has_shapes_of(workload: Workload, wanted: Wanted) -> bool:

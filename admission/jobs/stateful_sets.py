@@ -17,7 +17,7 @@ from admission.api.kueue import PodSet, Workload
 from admission.jobs import composing, pod_states
 from admission.jobs.effects import Effect, Patch
 from admission.jobs.injection import Directives, cleaned
-from admission.jobs.interface import Context, Outcome, Unit, UnitKey
+from admission.jobs.interface import Context, Outcome, Unit, UnitKey, units_of_controller
 from admission.jobs.serving import (
     ServingGang,
     Wanted,
@@ -58,19 +58,15 @@ class StatefulSets:
         if owner is None:
             name = _left_by(member)
             return UnitKey(self.name, member.metadata.namespace, name) if name else None
-        if owner.kind != KIND or not owner.api_version.startswith(f"{GROUP}/"):
-            return None
-        return UnitKey(self.name, member.metadata.namespace, owner.name)
+        return UnitKey(self.name, member.metadata.namespace, owner.name) if owner.is_of(GROUP, KIND) else None
 
     def units_of_workload(self, workload: Workload) -> tuple[UnitKey, ...]:
         """Also of one that its StatefulSet left behind with its pods, for the next one of its name to take up."""
-        owner = workload.metadata.controller
-        if owner is None and workload.metadata.annotations.get(names.JOB_OWNER_GVK) == GVK:
-            name = workload.metadata.annotations.get(names.JOB_OWNER_NAME, "")
-            return (UnitKey(self.name, workload.metadata.namespace, name),) if name else ()
-        if owner is None or owner.kind != KIND or not owner.api_version.startswith(f"{GROUP}/"):
-            return ()
-        return (UnitKey(self.name, workload.metadata.namespace, owner.name),)
+        meta = workload.metadata
+        if meta.controller is None and meta.annotations.get(names.JOB_OWNER_GVK) == GVK:
+            name = meta.annotations.get(names.JOB_OWNER_NAME, "")
+            return (UnitKey(self.name, meta.namespace, name),) if name else ()
+        return units_of_controller(self.name, workload, GROUP, KIND)
 
     def reconcile(self, unit: Unit, context: Context) -> Outcome:
         """Each StatefulSet that had the name is led by itself: pods of an earlier one may still run."""
@@ -78,10 +74,10 @@ class StatefulSets:
         workloads: dict[str, list[Workload]] = {}
         pods: dict[str, list[Pod]] = {}
         for workload in unit.workloads:
-            workloads.setdefault(_controller_uid(workload), []).append(workload)
+            workloads.setdefault(workload.metadata.controller_uid, []).append(workload)
         for member in unit.members:
             if isinstance(member, Pod):
-                pods.setdefault(_controller_uid(member), []).append(member)
+                pods.setdefault(member.metadata.controller_uid, []).append(member)
         uid = "" if present is None else present.metadata.uid
         own = tuple(workloads.pop(uid, ())) if uid else ()
         left = pods.pop("", [])
@@ -115,11 +111,6 @@ def _freed(workloads: Iterable[Workload]) -> tuple[Effect, ...]:
         for each in workloads
         if each.metadata.owner_references and not each.metadata.is_deleting
     )
-
-
-def _controller_uid(obj: Workload | Pod) -> str:
-    owner = obj.metadata.controller
-    return "" if owner is None else owner.uid
 
 
 def _taken_up(owner: StatefulSet, free: Iterable[Workload]) -> tuple[Effect, ...]:

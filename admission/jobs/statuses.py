@@ -14,7 +14,7 @@ import msgspec
 from admission.api import meta, names
 from admission.api.decoding import plain
 from admission.api.kueue import Workload
-from admission.api.meta import Condition
+from admission.api.meta import FALSE, Condition
 from admission.jobs.effects import Effect, Patch, PatchKind, Ref
 
 _LONGEST_MESSAGE = 32_000
@@ -44,6 +44,12 @@ def is_finished(workload: Workload) -> bool:
     return meta.is_true(workload.status.conditions, names.FINISHED)
 
 
+def is_on_hold(workload: Workload) -> bool:
+    """Whether it does not wait for quota, as nothing of its job could run."""
+    found = condition(workload, names.QUOTA_RESERVED)
+    return found is not None and found.status == FALSE and found.reason == names.REASON_ON_HOLD
+
+
 def condition(workload: Workload, type_: str) -> Condition | None:
     return meta.find_condition(workload.status.conditions, type_)
 
@@ -68,6 +74,14 @@ def with_condition(workload: Workload, new: Condition, now: float) -> Workload:
         observed_generation=workload.metadata.generation or None,
     )
     return with_status(workload, conditions=meta.set_condition(workload.status.conditions, stamped))
+
+
+def taken_off_hold(workload: Workload, message: str, now: float) -> Workload:
+    """What was on hold waits for quota again."""
+    if not is_on_hold(workload):
+        return workload
+    again = Condition(names.QUOTA_RESERVED, FALSE, names.REASON_PENDING_EVALUATION, message)
+    return with_condition(workload, again, now)
 
 
 # ------------------------------------------------------------------ writes
