@@ -12,20 +12,16 @@ from typing import Any
 
 from admission.api import names
 from admission.api.batch import INDEXED, JOB_COMPLETE, JOB_FAILED, Job
-from admission.api.decoding import plain
 from admission.api.kueue import PodSet, Workload
-from admission.api.meta import TRUE, OwnerReference
-from admission.jobs import ancestors, composing
-from admission.jobs.ancestors import Ancestor
-from admission.jobs.effects import Effect, Patch, Ref, Severity, Tell
+from admission.api.meta import TRUE
+from admission.jobs.effects import Effect, Patch, Tell
 from admission.jobs.gang import Verdict
 from admission.jobs.injection import CannotStart, Directives, Injection, cleaned, injected
-from admission.jobs.interface import Context, Outcome, Unit, UnitKey
-from admission.jobs.prebuilt import take
-from admission.jobs.priority import ClassMissing, resolve
-from admission.jobs.reconcile import abandoned, queue_problem, reconcile
+from admission.jobs.interface import Context, Outcome, Unit, UnitKey, units_of_controller
+from admission.jobs.reconcile import abandoned
 from admission.jobs.shapes import shape
-from admission.jobs.statuses import holds_quota, merge_patch, workload_ref
+from admission.jobs.single_jobs import SingleJob, lead
+from admission.jobs.statuses import holds_quota, merge_patch
 from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
 
@@ -45,43 +41,17 @@ class BatchJobs:
         return UnitKey(self.name, member.metadata.namespace, member.metadata.name)
 
     def units_of_workload(self, workload: Workload) -> tuple[UnitKey, ...]:
-        owner = workload.metadata.controller
-        if owner is None or owner.kind != KIND or not owner.api_version.startswith(f"{GROUP}/"):
-            return ()
-        return (UnitKey(self.name, workload.metadata.namespace, owner.name),)
+        return units_of_controller(self.name, workload, GROUP, KIND)
 
     def reconcile(self, unit: Unit, context: Context) -> Outcome:
         if not unit.members:
             return Outcome(abandoned(KIND, unit.workloads))
-        job: Job = unit.members[0]
-        own = tuple(workload for workload in unit.workloads if _owner_uid(workload) == job.metadata.uid)
-        of_namesakes = tuple(workload for workload in unit.workloads if workload not in own)
-        outcome = _reconcile(job, own, context)
-        return Outcome((*abandoned(KIND, of_namesakes), *outcome.effects), outcome.requeue_after)
-
-
-def _reconcile(job: Job, own: tuple[Workload, ...], context: Context) -> Outcome:
-    gang = JobGang(job, partial=context.settings.gate("PartialAdmission"))
-    if not (gang.queue_name or gang.prebuilt or context.settings.manage_jobs_without_queue_name):
-        if not own:
-            return Outcome()
-        if not gang.runs and not any(holds_quota(workload) for workload in own):
-            return Outcome(abandoned(KIND, own))  # it has left its queue
-    if gang.prebuilt and not gang.is_over:
-        taken = take(gang.prebuilt, gang.ref, gang.owner, context, gang.says_the_same)
-        if isinstance(taken, Outcome):
-            return taken
-        own = (taken,)
-    return reconcile(gang, own, context)
-
-
-def _owner_uid(workload: Workload) -> str:
-    owner = workload.metadata.controller
-    return "" if owner is None else owner.uid
+        gang = JobGang(unit.members[0], partial=context.settings.gate("PartialAdmission"))
+        return lead(gang, unit.workloads, context)
 
 
 @dataclass(frozen=True, slots=True)
-class JobGang:
+class JobGang(SingleJob):
     """One Job. `partial`: whether it may start with fewer pods than it asks for."""
 
     job: Job
@@ -94,41 +64,12 @@ class JobGang:
         return KIND
 
     @property
+    def api_version(self) -> str:
+        return self.job.api_version
+
+    @property
     def members(self) -> tuple[Job, ...]:
         return (self.job,)
-
-    @property
-    def ref(self) -> Ref:
-        meta = self.job.metadata
-        return Ref(KIND, meta.namespace, meta.name, meta.uid)
-
-    @property
-    def owner(self) -> OwnerReference:
-        meta = self.job.metadata
-        return OwnerReference(self.job.api_version, KIND, meta.name, meta.uid, True, True)
-
-    @property
-    def waiting(self) -> tuple[Ref, ...]:
-        return (self.ref,)
-
-    @property
-    def namespace(self) -> str:
-        return self.job.metadata.namespace
-
-    @property
-    def queue_name(self) -> str:
-        return self.job.metadata.labels.get(names.QUEUE_LABEL, "")
-
-    @property
-    def priority_class(self) -> str:
-        return self.job.metadata.labels.get(names.PRIORITY_CLASS_LABEL, "")
-
-    @property
-    def prebuilt(self) -> str:
-        return composing.prebuilt_name(self.job.metadata.labels, self.job.metadata.annotations)
-
-    def ancestor(self, context: Context) -> Ancestor | None:
-        return ancestors.find(self.job, context)
 
     # ------------------------------------------------------------------ how it is
 
@@ -140,10 +81,6 @@ class JobGang:
     @property
     def runs(self) -> bool:
         return not self.job.spec.suspend
-
-    @property
-    def admission_gates(self) -> tuple[str, ...] | None:
-        return None if self.prebuilt else composing.admission_gates(self._annotations)
 
     @property
     def is_stopping(self) -> bool:
@@ -195,6 +132,9 @@ class JobGang:
 
     # ------------------------------------------------------------------ to a Workload
 
+    def pod_sets(self) -> tuple[PodSet, ...]:
+        return (self.pod_set(),)
+
     def pod_set(self) -> PodSet:
         template = cleaned(self.job.spec.template)
         count = self.count
@@ -242,58 +182,6 @@ class JobGang:
             return same_pods and mine.count in counts
         return own == other and (mine.count, mine.min_count) == (theirs.count, theirs.min_count)
 
-    def matches(self, workload: Workload) -> bool:
-        if self.prebuilt:
-            return True
-        limit = composing.maximum_execution_time(self.job.metadata.labels)
-        return workload.spec.maximum_execution_time_seconds == limit and self.says_the_same(workload)
-
-    def update(self, workload: Workload) -> tuple[Effect, ...]:
-        body = {
-            "spec": {
-                "podSets": plain((self.pod_set(),)),
-                "maximumExecutionTimeSeconds": composing.maximum_execution_time(self.job.metadata.labels),
-            }
-        }
-        return (Patch(workload_ref(workload), body, resource_version=workload.metadata.resource_version),)
-
-    def compose(self, context: Context) -> Outcome:
-        meta = self.job.metadata
-        if not self.queue_name:
-            return Outcome(queue_problem(self, context))
-        pod_set = self.pod_set()
-        pods = shape(pod_set.template).spec
-        priority = resolve(self.priority_class, (pods.priority_class_name,), context, meta.namespace)
-        if isinstance(priority, ClassMissing):
-            reason = names.EVENT_PRIORITY_CLASS_NOT_FOUND
-            return Outcome((Tell(self.ref, reason, priority.message, Severity.WARNING),))
-        parts = composing.Composition(
-            namespace=meta.namespace,
-            name=composing.workload_name(
-                KIND, GROUP, meta.name, meta.uid, short=context.settings.gate("ShortWorkloadNames")
-            ),
-            queue=self.queue_name,
-            pod_sets=(pod_set,),
-            priority=priority,
-            owners=(self.owner,),
-            job_uid=meta.uid,
-            maximum_execution_time_seconds=composing.maximum_execution_time(meta.labels),
-            labels=composing.copied_labels(meta.labels, context.settings.integrations.label_keys_to_copy),
-            annotations=composing.copied_annotations(meta.annotations),
-        )
-        return Outcome((composing.create(parts), *queue_problem(self, context)))
-
-    # ------------------------------------------------------------------ nothing of its own
-
-    def tidy(self, workload: Workload | None, context: Context) -> Outcome:  # noqa: ARG002
-        return Outcome()
-
-    def with_conditions(self, workload: Workload, now: float) -> Workload:  # noqa: ARG002
-        return workload
-
-    def finalize(self) -> tuple[Effect, ...]:
-        return ()
-
     # ------------------------------------------------------------------ and back
 
     def start(self, workload: Workload, injected_sets: tuple[Injection, ...]) -> tuple[Effect, ...] | CannotStart:
@@ -309,8 +197,7 @@ class JobGang:
         body = self._change(wanted, injection.count if pod_set.min_count is not None else pod_set.count)
         body.setdefault("spec", {})["suspend"] = False
         started = Patch(self.ref, body, resource_version=self.job.metadata.resource_version)
-        queue = workload.status.admission.cluster_queue if workload.status.admission else ""
-        return (started, Tell(self.ref, names.EVENT_STARTED, f"Admitted by clusterQueue {queue}"))
+        return (started, self.started(workload))
 
     def stop(self, workload: Workload | None, reason: str, message: str) -> tuple[Effect, ...]:  # noqa: ARG002
         """Suspend, and mark that the template is still to be restored.

@@ -13,31 +13,19 @@ from typing import Any
 import msgspec
 
 from admission.api import names
-from admission.api.decoding import plain
 from admission.api.job_kinds import CustomJob
 from admission.api.kueue import PodSet, PodSetTopologyRequest, Workload
-from admission.api.meta import FALSE, Condition, OwnerReference
-from admission.jobs import ancestors, composing
-from admission.jobs.ancestors import Ancestor
+from admission.jobs import composing
 from admission.jobs.described import Change, Description, Role, Seen, Write, text, within
-from admission.jobs.effects import Effect, Patch, Ref, Severity, Tell
+from admission.jobs.effects import Effect, Patch, Tell
 from admission.jobs.eviction import without_reservation
 from admission.jobs.gang import Verdict
 from admission.jobs.injection import CannotStart, Directives, Injection, cleaned, injected
-from admission.jobs.interface import Context, Outcome, Unit, UnitKey
-from admission.jobs.prebuilt import take
-from admission.jobs.priority import ClassMissing, resolve
-from admission.jobs.reconcile import abandoned, queue_problem, reconcile
+from admission.jobs.interface import Context, Outcome, Unit, UnitKey, units_of_controller
+from admission.jobs.reconcile import abandoned
 from admission.jobs.shapes import runs_the_same, shape
-from admission.jobs.statuses import (
-    condition,
-    holds_quota,
-    is_finished,
-    merge_patch,
-    status_patch,
-    with_condition,
-    workload_ref,
-)
+from admission.jobs.single_jobs import SingleJob, lead
+from admission.jobs.statuses import holds_quota, is_finished, merge_patch, status_patch, taken_off_hold
 from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
 
@@ -66,68 +54,27 @@ class DescribedJobs:
         if member.kind == self.description.kind.kind:
             ignored = self.description.ignored(Seen(member))
             return None if ignored else UnitKey(self.name, namespace, member.metadata.name)
-        owner = member.metadata.controller
-        return None if owner is None or not self._is_ours(owner) else UnitKey(self.name, namespace, owner.name)
+        return next(iter(self._named_by(member)), None)
 
     def units_of_workload(self, workload: Workload) -> tuple[UnitKey, ...]:
-        owner = workload.metadata.controller
-        if owner is None or not self._is_ours(owner):
-            return ()
-        return (UnitKey(self.name, workload.metadata.namespace, owner.name),)
+        return self._named_by(workload)
 
     def reconcile(self, unit: Unit, context: Context) -> Outcome:
         kind = self.description.kind.kind
         job = next((member for member in unit.members if member.kind == kind), None)
         if job is None:
             return Outcome(abandoned(kind, unit.workloads))
-        parts = tuple(member for member in unit.members if member.kind != kind and _owner_uid(member) == _uid(job))
-        gang = DescribedGang(self.description, Seen(job, parts))
-        own = tuple(workload for workload in unit.workloads if _owner_uid(workload) == _uid(job))
-        of_namesakes = tuple(workload for workload in unit.workloads if workload not in own)
-        outcome = _reconcile(gang, own, context)
-        return Outcome((*abandoned(kind, of_namesakes), *outcome.effects), outcome.requeue_after)
+        uid = job.metadata.uid
+        parts = tuple(each for each in unit.members if each.kind != kind and each.metadata.controller_uid == uid)
+        return lead(DescribedGang(self.description, Seen(job, parts)), unit.workloads, context)
 
-    def _is_ours(self, owner: OwnerReference) -> bool:
+    def _named_by(self, obj: CustomJob | Workload) -> tuple[UnitKey, ...]:
         kind = self.description.kind
-        return owner.kind == kind.kind and owner.api_version.startswith(f"{kind.group}/")
-
-
-def _reconcile(gang: DescribedGang, own: tuple[Workload, ...], context: Context) -> Outcome:
-    is_managed = gang.queue_name or gang.prebuilt or context.settings.manage_jobs_without_queue_name
-    if not is_managed:
-        if not own:
-            return Outcome()
-        if not gang.runs and not any(holds_quota(workload) for workload in own):
-            return Outcome(abandoned(gang.kind, own))  # it has left its queue
-    if gang.prebuilt and not gang.is_over:
-        taken = take(gang.prebuilt, gang.ref, gang.owner, context, gang.says_the_same)
-        if isinstance(taken, Outcome):
-            return taken
-        own = (taken,)
-    if gang.description.on_hold(gang.seen) and not gang.is_over:
-        live = next((each for each in own if not is_finished(each) and not each.metadata.is_deleting), None)
-        return Outcome(() if live is None else _put_on_hold(gang, live, context.now))
-    return reconcile(gang, own, context)
-
-
-def _put_on_hold(gang: DescribedGang, workload: Workload, now: float) -> tuple[Effect, ...]:
-    """Its quota goes to others until its operator would run it: an edit that mends it must not start it."""
-    message = f"The {gang.kind} is not run by its operator as it stands"
-    stopping = gang.stop(workload, names.REASON_ON_HOLD, message)
-    return stopping or status_patch(workload, without_reservation(workload, names.REASON_ON_HOLD, message, now))
-
-
-def _uid(job: CustomJob) -> str:
-    return job.metadata.uid
-
-
-def _owner_uid(member: CustomJob | Workload) -> str:
-    owner = member.metadata.controller
-    return "" if owner is None else owner.uid
+        return units_of_controller(self.name, obj, kind.group, kind.kind)
 
 
 @dataclass(frozen=True, slots=True)
-class DescribedGang:
+class DescribedGang(SingleJob):
     """One job."""
 
     description: Description
@@ -144,47 +91,22 @@ class DescribedGang:
         return self.description.kind.kind
 
     @property
+    def api_version(self) -> str:
+        return self.description.kind.api_version
+
+    @property
     def members(self) -> tuple[CustomJob, ...]:
         return (self.job,)
 
     @property
-    def ref(self) -> Ref:
-        meta = self.job.metadata
-        return Ref(self.kind, meta.namespace, meta.name, meta.uid)
-
-    @property
-    def owner(self) -> OwnerReference:
-        meta = self.job.metadata
-        return OwnerReference(self.description.kind.api_version, self.kind, meta.name, meta.uid, True, True)
-
-    @property
-    def waiting(self) -> tuple[Ref, ...]:
-        return (self.ref,)
-
-    @property
-    def namespace(self) -> str:
-        return self.job.metadata.namespace
-
-    @property
-    def queue_name(self) -> str:
-        return self.job.metadata.labels.get(names.QUEUE_LABEL, "")
-
-    @property
-    def priority_class(self) -> str:
-        return self.job.metadata.labels.get(names.PRIORITY_CLASS_LABEL, "")
+    def pod_priority_class(self) -> str:
+        return self.description.priority_class(self.seen)
 
     @property
     def prebuilt(self) -> str:
         if not self.description.kind.takes_prebuilt:
             return ""
-        return composing.prebuilt_name(self.job.metadata.labels, self.job.metadata.annotations)
-
-    @property
-    def admission_gates(self) -> tuple[str, ...] | None:
-        return None if self.prebuilt else composing.admission_gates(self.job.metadata.annotations)
-
-    def ancestor(self, context: Context) -> Ancestor | None:
-        return ancestors.find(self.job, context)
+        return composing.prebuilt_name(self.metadata.labels, self.metadata.annotations)
 
     # ------------------------------------------------------------------ how it is
 
@@ -233,71 +155,22 @@ class DescribedGang:
             return all(runs_the_same(own.template, other.template) for own, other in zip(mine, theirs, strict=True))
         return all(shape(own.template) == shape(other.template) for own, other in zip(mine, theirs, strict=True))
 
-    def matches(self, workload: Workload) -> bool:
-        if self.prebuilt:
-            return True
-        limit = composing.maximum_execution_time(self.job.metadata.labels)
-        return workload.spec.maximum_execution_time_seconds == limit and self.says_the_same(workload)
+    # ------------------------------------------------------------------ on hold
 
-    def update(self, workload: Workload) -> tuple[Effect, ...]:
-        pod_sets = self.pod_sets()
-        if pod_sets is None:
-            return ()
-        body = {
-            "spec": {
-                "podSets": plain(pod_sets),
-                "maximumExecutionTimeSeconds": composing.maximum_execution_time(self.job.metadata.labels),
-            }
-        }
-        return (Patch(workload_ref(workload), body, resource_version=workload.metadata.resource_version),)
-
-    def compose(self, context: Context) -> Outcome:
-        meta, kind, settings = self.job.metadata, self.description.kind, context.settings
-        if not self.queue_name:
-            return Outcome(queue_problem(self, context))
-        pod_sets = self.pod_sets()
-        if not pod_sets:
+    def on_hold(self, own: tuple[Workload, ...], context: Context) -> Outcome | None:
+        """Its quota goes to others until its operator would run it: an edit that mends it must not start it."""
+        if self.is_over or not self.description.on_hold(self.seen):
+            return None
+        live = next((each for each in own if not is_finished(each) and not each.metadata.is_deleting), None)
+        if live is None:
             return Outcome()
-        classes = (
-            self.description.priority_class(self.seen),
-            *(shape(each.template).spec.priority_class_name for each in pod_sets),
-        )
-        priority = resolve(self.priority_class, classes, context, meta.namespace)
-        if isinstance(priority, ClassMissing):
-            reason = names.EVENT_PRIORITY_CLASS_NOT_FOUND
-            return Outcome((Tell(self.ref, reason, priority.message, Severity.WARNING),))
-        parts = composing.Composition(
-            namespace=meta.namespace,
-            name=composing.workload_name(
-                kind.kind, kind.group, meta.name, meta.uid, short=settings.gate("ShortWorkloadNames")
-            ),
-            queue=self.queue_name,
-            pod_sets=pod_sets,
-            priority=priority,
-            owners=(self.owner,),
-            job_uid=meta.uid,
-            maximum_execution_time_seconds=composing.maximum_execution_time(meta.labels),
-            labels=composing.copied_labels(meta.labels, settings.integrations.label_keys_to_copy),
-            annotations=composing.copied_annotations(meta.annotations),
-        )
-        return Outcome((composing.create(parts), *queue_problem(self, context)))
-
-    # ------------------------------------------------------------------ nothing of its own
-
-    def tidy(self, workload: Workload | None, context: Context) -> Outcome:  # noqa: ARG002
-        return Outcome()
+        message = f"The {self.kind} is not run by its operator as it stands"
+        stopping = self.stop(live, names.REASON_ON_HOLD, message)
+        held = without_reservation(live, names.REASON_ON_HOLD, message, context.now)
+        return Outcome(stopping or status_patch(live, held))
 
     def with_conditions(self, workload: Workload, now: float) -> Workload:
-        """What was on hold waits again."""
-        held = condition(workload, names.QUOTA_RESERVED)
-        if held is None or held.reason != names.REASON_ON_HOLD:
-            return workload
-        message = f"The {self.kind} can run again"
-        again = Condition(names.QUOTA_RESERVED, FALSE, names.REASON_PENDING_EVALUATION, message)
-        return with_condition(workload, again, now)
-
-    def finalize(self) -> tuple[Effect, ...]:
-        return ()
+        return taken_off_hold(workload, f"The {self.kind} can run again", now)
 
     # ------------------------------------------------------------------ and back
 
@@ -313,8 +186,7 @@ class DescribedGang:
                 return wanted
             role = roles.get(pod_set.name) or Role(pod_set.name, pod_set.count, pod_set.template, None)
             changes.append((role, Directives.of(pod_set.template), wanted))
-        queue = workload.status.admission.cluster_queue if workload.status.admission else ""
-        told = Tell(self.ref, names.EVENT_STARTED, f"Admitted by clusterQueue {queue}")
+        told = self.started(workload)
         if not self.description.injects_first:
             return (self._patch(self.description.write, changes, suspend=False), told)
         injecting = self._patch(self.description.write, changes)

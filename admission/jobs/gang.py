@@ -27,6 +27,8 @@ class Verdict:
 class Gang(Protocol):
     """One gang as observed. Facts are properties; what returns effects depends on them and changes nothing."""
 
+    __slots__ = ()
+
     @property
     def kind(self) -> str: ...
 

@@ -245,7 +245,7 @@ class PodGroupGang:
             queue=self.queue_name,
             pod_sets=tuple(_pod_set(role, counts[role], by_role[role][0]) for role in sorted(counts)),
             priority=priority,
-            owners=tuple(pod_states.owner(pod, controller=False) for pod in facts.occupants),
+            owners=tuple(pod_states.owner(pod) for pod in facts.occupants),
             maximum_execution_time_seconds=composing.maximum_execution_time(meta.labels),
             labels=composing.copied_labels(meta.labels, context.settings.integrations.label_keys_to_copy),
             annotations={**composing.copied_annotations(meta.annotations), names.IS_GROUP_WORKLOAD: "true"},
@@ -309,7 +309,7 @@ class PodGroupGang:
         kept = [
             owner for owner in workload.metadata.owner_references if owner.kind != pod_states.KIND or owner.uid in alive
         ]
-        owners = plain((*kept, *(pod_states.owner(pod, controller=False) for pod in new)))
+        owners = plain((*kept, *(pod_states.owner(pod) for pod in new)))
         body = {"metadata": {"ownerReferences": owners}}
         return (Patch(workload_ref(workload), body, resource_version=workload.metadata.resource_version),)
 

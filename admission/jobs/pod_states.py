@@ -34,8 +34,9 @@ def ref(pod: Pod) -> Ref:
     return Ref(KIND, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
-def owner(pod: Pod, *, controller: bool) -> OwnerReference:
-    return OwnerReference("v1", KIND, pod.metadata.name, pod.metadata.uid, controller, controller)
+def owner(pod: Pod) -> OwnerReference:
+    """As one of the owners of its group's Workload, none of which is the controller."""
+    return OwnerReference("v1", KIND, pod.metadata.name, pod.metadata.uid)
 
 
 def is_managed(pod: Pod) -> bool:

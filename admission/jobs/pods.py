@@ -6,23 +6,22 @@ by Muster's finalizer longer than it runs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from admission.api import names
 from admission.api.core import POD_SUCCEEDED, LimitRange, Pod, is_terminal
 from admission.api.kueue import PodSet, Workload
-from admission.jobs import composing, pod_states
+from admission.jobs import pod_states
 from admission.jobs.ancestors import Ancestor
-from admission.jobs.effects import Effect, Ref, Severity, Tell
+from admission.jobs.effects import Effect, Ref
 from admission.jobs.gang import Verdict
 from admission.jobs.injection import CannotStart, Injection
 from admission.jobs.interface import Context, Outcome, Unit, UnitKey
 from admission.jobs.placement import place
-from admission.jobs.prebuilt import take
-from admission.jobs.priority import ClassMissing, resolve
-from admission.jobs.reconcile import abandoned, queue_problem, reconcile
+from admission.jobs.reconcile import abandoned
 from admission.jobs.shapes import asks_for_more, shape
+from admission.jobs.single_jobs import SingleJob, lead
 from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
 
@@ -48,27 +47,12 @@ class SinglePods:
     def reconcile(self, unit: Unit, context: Context) -> Outcome:
         if not unit.members:
             return Outcome(abandoned(pod_states.KIND, unit.workloads))
-        pod: Pod = unit.members[0]
-        gang = PodGang(pod, context.now, context.settings.gate("FastQuotaReleaseInPodIntegration"))
-        own = tuple(workload for workload in unit.workloads if gang.owns(workload))
-        of_namesakes = tuple(workload for workload in unit.workloads if workload not in own)
-        outcome = self._reconcile(gang, own, context)
-        return Outcome((*abandoned(pod_states.KIND, of_namesakes), *outcome.effects), outcome.requeue_after)
-
-    def _reconcile(self, gang: PodGang, own: tuple[Workload, ...], context: Context) -> Outcome:
-        prebuilt = composing.prebuilt_name(gang.pod.metadata.labels, gang.pod.metadata.annotations)
-        if prebuilt and not gang.is_over:
-            owner = pod_states.owner(gang.pod, controller=True)
-            ranges = tuple(context.limit_ranges(gang.namespace))
-            taken = take(prebuilt, pod_states.ref(gang.pod), owner, context, partial(gang.fits, ranges))
-            if isinstance(taken, Outcome):
-                return taken
-            own = (taken,)
-        return reconcile(gang, own, context)
+        gang = PodGang(unit.members[0], context.now, context.settings.gate("FastQuotaReleaseInPodIntegration"))
+        return lead(gang, unit.workloads, context)
 
 
 @dataclass(frozen=True, slots=True)
-class PodGang:
+class PodGang(SingleJob):
     """One pod at one time."""
 
     pod: Pod
@@ -80,44 +64,22 @@ class PodGang:
         return pod_states.KIND
 
     @property
+    def api_version(self) -> str:
+        return "v1"
+
+    @property
     def members(self) -> tuple[Pod, ...]:
         return (self.pod,)
 
     @property
     def waiting(self) -> tuple[Ref, ...]:
-        return (pod_states.ref(self.pod),) if pod_states.is_waiting(self.pod) else ()
-
-    @property
-    def namespace(self) -> str:
-        return self.pod.metadata.namespace
-
-    @property
-    def queue_name(self) -> str:
-        return self.pod.metadata.labels.get(names.QUEUE_LABEL, "")
-
-    @property
-    def priority_class(self) -> str:
-        return self.pod.metadata.labels.get(names.PRIORITY_CLASS_LABEL, "")
-
-    @property
-    def admission_gates(self) -> tuple[str, ...] | None:
-        meta = self.pod.metadata
-        is_prebuilt = composing.prebuilt_name(meta.labels, meta.annotations)
-        return None if is_prebuilt else composing.admission_gates(meta.annotations)
-
-    def fits(self, limit_ranges: tuple[LimitRange, ...], workload: Workload) -> bool:
-        """Whether a Workload that somebody made beforehand is for such a pod. One that runs was let go with it."""
-        if not pod_states.is_waiting(self.pod):
-            return True
-        pod_sets = workload.spec.pod_sets
-        return len(pod_sets) == 1 and not asks_for_more(self.pod.spec, shape(pod_sets[0].template).spec, limit_ranges)
-
-    def owns(self, workload: Workload) -> bool:
-        owner = workload.metadata.controller
-        return owner is not None and owner.uid == self.pod.metadata.uid
+        return (self.ref,) if pod_states.is_waiting(self.pod) else ()
 
     def ancestor(self, context: Context) -> Ancestor | None:  # noqa: ARG002  # the webhook gates only topmost pods
         return None
+
+    def is_managed(self, settings: Settings) -> bool:  # noqa: ARG002  # the webhook has taken it in
+        return True
 
     @property
     def is_over(self) -> bool:
@@ -144,51 +106,35 @@ class PodGang:
     def reclaimable(self, workload: Workload) -> dict[str, int]:  # noqa: ARG002
         return {}
 
-    def matches(self, workload: Workload) -> bool:
-        meta = self.pod.metadata
-        limit = composing.maximum_execution_time(meta.labels)
-        is_like_it = bool(composing.prebuilt_name(meta.labels, meta.annotations)) or self.fits((), workload)
-        return is_like_it and workload.spec.maximum_execution_time_seconds == limit
-
-    def update(self, workload: Workload) -> tuple[Effect, ...]:  # noqa: ARG002  # made anew instead
-        return ()
-
-    def compose(self, context: Context) -> Outcome:
-        meta = self.pod.metadata
-        if not self.queue_name:
-            return Outcome(queue_problem(self, context))
-        priority = resolve(self.priority_class, (self.pod.spec.priority_class_name,), context, meta.namespace)
-        if isinstance(priority, ClassMissing):
-            reason = names.EVENT_PRIORITY_CLASS_NOT_FOUND
-            return Outcome((Tell(pod_states.ref(self.pod), reason, priority.message, Severity.WARNING),))
+    def pod_sets(self) -> tuple[PodSet, ...]:
         pod_set = PodSet(
             name=names.DEFAULT_POD_SET,
             template=pod_states.template(self.pod),
             count=1,
-            topology_request=topology_request(meta.annotations, names.POD_GROUP_POD_INDEX),
+            topology_request=topology_request(self.metadata.annotations, names.POD_GROUP_POD_INDEX),
         )
-        parts = composing.Composition(
-            namespace=meta.namespace,
-            name=composing.workload_name(
-                pod_states.KIND, "", meta.name, meta.uid, short=context.settings.gate("ShortWorkloadNames")
-            ),
-            queue=self.queue_name,
-            pod_sets=(pod_set,),
-            priority=priority,
-            owners=(pod_states.owner(self.pod, controller=True),),
-            job_uid=meta.uid,
-            maximum_execution_time_seconds=composing.maximum_execution_time(meta.labels),
-            labels=composing.copied_labels(meta.labels, context.settings.integrations.label_keys_to_copy),
-            annotations=composing.copied_annotations(meta.annotations),
-        )
-        return Outcome((composing.create(parts), *queue_problem(self, context)))
+        return (pod_set,)
+
+    def says_the_same(self, workload: Workload, limit_ranges: Iterable[LimitRange] = ()) -> bool:
+        """One that runs was let go with its Workload."""
+        if not pod_states.is_waiting(self.pod):
+            return True
+        pod_sets = workload.spec.pod_sets
+        return len(pod_sets) == 1 and not asks_for_more(self.pod.spec, shape(pod_sets[0].template).spec, limit_ranges)
+
+    def fits(self, context: Context, workload: Workload) -> bool:
+        return self.says_the_same(workload, context.limit_ranges(self.namespace))
+
+    def matches(self, workload: Workload) -> bool:
+        limit = workload.spec.maximum_execution_time_seconds
+        return limit == self.maximum_execution_time and (bool(self.prebuilt) or self.says_the_same(workload))
+
+    def update(self, workload: Workload) -> tuple[Effect, ...]:  # noqa: ARG002  # made anew instead
+        return ()
 
     def tidy(self, workload: Workload | None, context: Context) -> Outcome:  # noqa: ARG002
         left = pod_states.grace_left(self.pod, self.now)
         return Outcome(requeue_after=left or None)
-
-    def with_conditions(self, workload: Workload, now: float) -> Workload:  # noqa: ARG002
-        return workload
 
     def start(self, workload: Workload, injected: tuple[Injection, ...]) -> tuple[Effect, ...] | CannotStart:
         if not pod_states.is_waiting(self.pod):
