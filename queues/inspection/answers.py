@@ -25,6 +25,8 @@ Json = dict[str, Any]
 LISTED_AHEAD = 20
 #: And of those that were evicted for one.
 LISTED_DISPLACED = 50
+#: What an item of use calls the team.
+TEAM = {By.QUEUE: "clusterQueue", By.NAMESPACE: "namespace"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def queues(connection: Connection, now: float, scope: Scope = EVERYTHING) -> Jso
 def queue(connection: Connection, name: str, now: float) -> Json | None:
     """One ClusterQueue with its LocalQueues; None where there is none."""
     for found in read.queues(connection, [name]):
-        mine = [q for q in read.local_queues(connection) if q.cluster_queue == name]
+        mine = read.local_queues(connection, cluster_queue=name)
         return {"freshness": freshness(connection, now), **_queue(found, now, EVERYTHING, mine)}
     return None
 
@@ -75,13 +77,7 @@ def pending(
         return None
     found = read.pending(connection, name, namespace=scope.namespace, limit=limit, offset=offset)
     total = read.count_pending(connection, name, namespace=scope.namespace)
-    return {
-        "freshness": freshness(connection, now),
-        "total": total,
-        "offset": offset,
-        "next": offset + len(found) if offset + len(found) < total else None,
-        "items": [_waiting(p, now) for p in found],
-    }
+    return {"freshness": freshness(connection, now), **_page(total, offset, [_waiting(p, now) for p in found])}
 
 
 def explain(connection: Connection, namespace: str, name: str, now: float, scope: Scope = EVERYTHING) -> Json | None:
@@ -133,13 +129,7 @@ def workloads(
         limit=limit,
         offset=offset,
     )
-    return {
-        "freshness": freshness(connection, now),
-        "total": total,
-        "offset": offset,
-        "next": offset + len(found) if offset + len(found) < total else None,
-        "items": [_workload(row, now) for row in found],
-    }
+    return {"freshness": freshness(connection, now), **_page(total, offset, [_workload(row, now) for row in found])}
 
 
 def usage_between(
@@ -157,10 +147,10 @@ def usage_between(
 def held(total: UsageTotal, by: By) -> Json:
     """Resource-hours: thousandths of cpu count as cores."""
     return {
-        ("clusterQueue" if by is By.QUEUE else "namespace"): total.key,
+        TEAM[by]: total.key,
         "flavor": total.flavor,
         "resource": total.resource,
-        "hours": round(total.amount_seconds / 3600 / (1000 if total.resource == "cpu" else 1), 6),
+        "hours": round(total.amount_seconds / 3600 / (1000 if unit(total.resource) == "milli" else 1), 6),
         "workloads": total.workloads,
     }
 
@@ -193,7 +183,7 @@ def freshness(connection: Connection, now: float) -> Json:
         return {"asOf": None, "ageSeconds": None, "droppedEntries": 0}
     return {
         "asOf": timestamp(fresh.written_at),
-        "ageSeconds": round(max(0.0, now - fresh.written_at), 1),
+        "ageSeconds": waited(fresh.written_at, now),
         "droppedEntries": fresh.dropped,
     }
 
@@ -208,6 +198,16 @@ def timestamp(at: float) -> str:
 def overview(found: read.QueueOverview, now: float) -> Json:
     """One ClusterQueue as everybody sees it who may see all."""
     return _queue(found, now, EVERYTHING)
+
+
+def waited(since: float, now: float) -> float:
+    """Seconds, to a tenth; clocks may differ."""
+    return round(max(0.0, now - since), 1)
+
+
+def _page(total: int, offset: int, items: list[Json]) -> Json:
+    end = offset + len(items)
+    return {"total": total, "offset": offset, "next": end if end < total else None, "items": items}
 
 
 def _queue(
@@ -227,7 +227,7 @@ def _queue(
         "message": row.message,
         "counts": {state.value: found.counts[state] for state in WorkloadState},
         "pendingByReason": {code or "PendingEvaluation": n for code, n in found.pending_by_reason.items()},
-        "longestWaitSeconds": None if found.oldest_pending is None else _waited(found.oldest_pending, now),
+        "longestWaitSeconds": None if found.oldest_pending is None else waited(found.oldest_pending, now),
     }
     if scope.unrestricted:
         answer["quotas"] = [_quota(quota) for quota in row.quotas]
@@ -269,7 +269,7 @@ def _workload(row: WorkloadRow, now: float) -> Json:
         "createdAt": timestamp(row.created_at),
         "queuedAt": timestamp(row.queued_at),
         "stateSince": timestamp(row.state_since),
-        "stateSeconds": _waited(row.state_since, now),
+        "stateSeconds": waited(row.state_since, now),
         "pods": row.pods,
         "requests": _requests(row.requests),
         "flavors": dict(row.flavors),
@@ -350,7 +350,7 @@ def _ahead(place: read.Pending, now: float, scope: Scope) -> Json:
         "priority": row.priority,
         "pods": row.pods,
         "requests": _requests(row.requests),
-        "waitingSeconds": _waited(row.state_since, now),
+        "waitingSeconds": waited(row.state_since, now),
         "code": row.code or None,
     }
 
@@ -387,7 +387,3 @@ def _known_causes(connection: Connection, history: Iterable[read.Recorded], scop
 
 def _requests(requests: Mapping[str, int]) -> list[Json]:
     return [{"resource": name, "unit": unit(name), "amount": requests[name]} for name in sorted(requests)]
-
-
-def _waited(since: float, now: float) -> float:
-    return round(max(0.0, now - since), 1)

@@ -93,7 +93,7 @@ def _cohort(cohort: _Cohort, now: float) -> Json:
         ],
         "counts": {state.value: sum(queue.counts[state] for queue in queues) for state in WorkloadState},
         "pendingByReason": dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
-        "longestWaitSeconds": None if oldest is None else round(max(0.0, now - oldest), 1),
+        "longestWaitSeconds": None if oldest is None else answers.waited(oldest, now),
         "cohorts": [_cohort(child, now) for child in cohort.children],
         "queues": [answers.overview(queue, now) for queue in cohort.queues],
     }

@@ -27,11 +27,8 @@ Json = dict[str, Any]
 
 COLUMNS = ("from", "to", "team", "flavor", "resource", "hours", "workloads")
 
-
 PARAMETERS = frozenset({"from", "to", "by", "namespace", "step"})
 DAY = 86_400.0
-#: What an item calls the team.
-TEAM = {By.QUEUE: "clusterQueue", By.NAMESPACE: "namespace"}
 
 
 class Step(Enum):
@@ -90,7 +87,7 @@ def download(answer: Json) -> Response:
 
 def fitting_step(since: float, until: float) -> Step:
     """One that gives a readable number of steps."""
-    days = (until - since) / 86_400
+    days = (until - since) / DAY
     if days <= 3:
         return Step.HOUR
     if days <= 62:
@@ -177,7 +174,7 @@ def steps(answer: Json) -> list[tuple[str, str]]:
 
 def summed(items: Iterable[Json], by: By) -> list[Json]:
     """By team over all steps, with its flavors: the largest first."""
-    name = TEAM[by]
+    name = answers.TEAM[by]
     found: dict[str, Json] = {}
     for each in items:
         row = found.setdefault(each[name], {"team": each[name], "hours": 0.0, "flavors": {}})

@@ -55,7 +55,7 @@ class Domain:
     def add(self, node: NodeRow, resource: str, fits: int = 0) -> None:
         capacity = node.capacity.get(resource, 0)
         is_open = node.state is NodeState.READY
-        left = min(capacity, max(0, node.free.get(resource, 0)))
+        left = free_of(node, resource)
         self.capacity += capacity
         self.used += capacity - left
         if is_open:
@@ -66,6 +66,11 @@ class Domain:
         self.hosts += 1
         self.closed += not is_open
         self.fits += fits if is_open else 0
+
+
+def free_of(node: NodeRow, resource: str) -> int:
+    """Between nothing and all of it: a row may say less than nothing."""
+    return min(node.capacity.get(resource, 0), max(0, node.free.get(resource, 0)))
 
 
 def is_member(flavor: FlavorRow, node: NodeRow) -> bool:
@@ -126,13 +131,10 @@ def closest(
     considered = set(flavors)
     usable = [flavor for flavor in surroundings.flavors(connection) if flavor.name in considered and flavor.levels]
     nodes = list(surroundings.nodes(connection)) if usable else []
+    members = [(flavor, [node for node in nodes if is_member(flavor, node)]) for flavor in usable]
     answer = []
     for each in wanted:
-        found = [
-            (flavor.name, domain)
-            for flavor in usable
-            for domain in _fitting(flavor, [node for node in nodes if is_member(flavor, node)], each)
-        ]
+        found = [(flavor.name, domain) for flavor, own in members for domain in _fitting(flavor, own, each)]
         found.sort(key=lambda item: (-item[1].fits, [natural(part) for part in item[1].path], item[0]))
         answer.append(
             {

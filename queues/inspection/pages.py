@@ -107,7 +107,7 @@ def _of_queues(blueprint: Blueprint, source: Source) -> None:
     def one(queue: str) -> Response:
         parameters.known(request.args, {"namespace", "offset"})
         namespace = parameters.text(request.args, "namespace")
-        offset = parameters.integer(request.args, "offset", default=0, low=0, high=parameters.LARGEST)
+        offset = parameters.offset(request.args)
         scope = source.scope(one_queue(queue), namespace)
         now = source.clock()
         with source.engine.connect() as connection:
@@ -154,7 +154,7 @@ def _of_workloads(blueprint: Blueprint, source: Source) -> None:
             "cluster_queue": parameters.text(given, "queue"),
             "state": parameters.choice(given, "state", WorkloadState, None),
         }
-        offset = parameters.integer(given, "offset", default=0, low=0, high=parameters.LARGEST)
+        offset = parameters.offset(given)
         with source.engine.connect() as connection:
             answer = answers.workloads(connection, source.clock(), **asked, limit=PAGE, offset=offset, scope=scope)
         return _page(source, "workloads.html", namespace, **answer, asked=given)
@@ -213,7 +213,7 @@ def _of_resources(blueprint: Blueprint, source: Source) -> None:
             by=by.value,
             resources=resources,
             resource=resource,
-            chart=drawings.chart(consumption.steps(answer), shown, consumption.TEAM[by]),
+            chart=drawings.chart(consumption.steps(answer), shown, answers.TEAM[by]),
             rows=consumption.summed(shown, by),
             given=given,
             csv={"namespace": asked.namespace, "from": answers.timestamp(since), "to": given.get("to")},

@@ -54,6 +54,11 @@ def integer(query: Mapping[str, str], name: str, *, default: int, low: int, high
     return int(text)
 
 
+def offset(query: Mapping[str, str]) -> int:
+    """How many of a list to leave out."""
+    return integer(query, "offset", default=0, low=0, high=LARGEST)
+
+
 def text(query: Mapping[str, str], name: str, *, longest: int = LONGEST) -> str | None:
     """None where it is not given; an empty value is a mistake."""
     value = query.get(name)

@@ -12,6 +12,9 @@ from queues.journal.entries import QuotaRow
 
 Json = dict[str, Any]
 
+#: What is added up of quotas.
+ADDED = ("nominal", "reserved", "admitted", "borrowed")
+
 
 def unit(resource: str) -> str:
     """Of the integers: thousandths for cpu, whole units (bytes, devices) for everything else."""
@@ -43,10 +46,7 @@ def totals(own: Iterable[QuotaRow], members: Iterable[QuotaRow]) -> list[Json]:
                 "flavor": quota.flavor,
                 "resource": quota.resource,
                 "unit": unit(quota.resource),
-                "nominal": 0,
-                "reserved": 0,
-                "admitted": 0,
-                "borrowed": 0,
+                **dict.fromkeys(ADDED, 0),
                 "idle": 0,
             },
         )
@@ -55,7 +55,7 @@ def totals(own: Iterable[QuotaRow], members: Iterable[QuotaRow]) -> list[Json]:
         at(quota)["nominal"] += quota.nominal
     for quota in members:
         total = at(quota)
-        for name in ("nominal", "reserved", "admitted", "borrowed"):
+        for name in ADDED:
             total[name] += getattr(quota, name)
     for total in found.values():
         total["idle"] = max(0, total["nominal"] - total["reserved"])
@@ -66,11 +66,9 @@ def by_resource(quotas: Iterable[Mapping[str, Any]]) -> list[Json]:
     """Totals over flavors, devices first."""
     found: dict[str, Json] = {}
     for quota in quotas:
-        total = found.setdefault(
-            quota["resource"],
-            {"resource": quota["resource"], "nominal": 0, "reserved": 0, "admitted": 0, "borrowed": 0},
-        )
-        for name in ("nominal", "reserved", "admitted", "borrowed"):
+        resource = quota["resource"]
+        total = found.setdefault(resource, {"resource": resource, **dict.fromkeys(ADDED, 0)})
+        for name in ADDED:
             total[name] += quota[name]
     return [
         found[name] for name in sorted(found, key=lambda name: (not is_device(name), -found[name]["nominal"], name))

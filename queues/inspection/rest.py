@@ -52,7 +52,7 @@ def _of_queues(blueprint: Blueprint, source: Source) -> None:
     def pending(queue: str) -> Response:
         parameters.known(request.args, {"limit", "offset", "namespace"})
         limit = parameters.integer(request.args, "limit", default=PAGE, low=1, high=LONGEST_PAGE)
-        offset = parameters.integer(request.args, "offset", default=0, low=0, high=parameters.LARGEST)
+        offset = parameters.offset(request.args)
         scope = source.scope(one_queue(queue), parameters.text(request.args, "namespace"))
         with source.engine.connect() as connection:
             found = answers.pending(connection, queue, source.clock(), limit=limit, offset=offset, scope=scope)
@@ -81,7 +81,7 @@ def _of_workloads(blueprint: Blueprint, source: Source) -> None:
         query = request.args
         parameters.known(query, {"namespace", "queue", "state", "name", "limit", "offset"})
         limit = parameters.integer(query, "limit", default=PAGE, low=1, high=LONGEST_PAGE)
-        offset = parameters.integer(query, "offset", default=0, low=0, high=parameters.LARGEST)
+        offset = parameters.offset(query)
         scope = source.scope(ALL_QUEUES, parameters.text(query, "namespace"))
         with source.engine.connect() as connection:
             found = answers.workloads(

@@ -16,7 +16,7 @@ def reference(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _object(description: str = "", **properties: Any) -> Json:
+def _object(description: str = "", /, **properties: Any) -> Json:
     return {"type": "object", **({"description": description} if description else {}), "properties": properties}
 
 
@@ -29,10 +29,17 @@ MAYBE_TEXT: Json = {"type": "string", "nullable": True}
 NUMBER: Json = {"type": "integer"}
 MAYBE_NUMBER: Json = {"type": "integer", "nullable": True}
 SECONDS: Json = {"type": "number"}
+MAYBE_SECONDS: Json = {"type": "number", "nullable": True}
 TIME: Json = {"type": "string", "format": "date-time"}
 UNIT: Json = {"type": "string", "enum": ["one", "milli"]}
 FREE: Json = {"type": "object", "additionalProperties": True}
 
+#: What waits and runs below something.
+STANDING: Json = {
+    "counts": _object(pending=NUMBER, held=NUMBER, reserving=NUMBER, admitted=NUMBER),
+    "pendingByReason": {"type": "object", "additionalProperties": NUMBER},
+    "longestWaitSeconds": MAYBE_SECONDS,
+}
 
 REASON = _object(
     "Why, as data: what the words say stands in `shortages` and `facts` as numbers.",
@@ -49,7 +56,7 @@ SCHEMAS: dict[str, Json] = {
     "Freshness": _object(
         "How old the answer is. Dropped entries mean that the history has gaps.",
         asOf={**TIME, "nullable": True},
-        ageSeconds={**SECONDS, "nullable": True},
+        ageSeconds=MAYBE_SECONDS,
         droppedEntries=NUMBER,
     ),
     "Requests": _array(_object(resource=TEXT, unit=TEXT, amount=NUMBER)),
@@ -90,9 +97,7 @@ SCHEMAS: dict[str, Json] = {
                 lendingLimit=MAYBE_NUMBER,
             )
         ),
-        counts=_object(pending=NUMBER, held=NUMBER, reserving=NUMBER, admitted=NUMBER),
-        pendingByReason={"type": "object", "additionalProperties": NUMBER},
-        longestWaitSeconds={**SECONDS, "nullable": True},
+        **STANDING,
         cohorts=_array(reference("Cohort")),
         queues=_array(reference("Queue")),
     ),
@@ -110,7 +115,7 @@ SCHEMAS: dict[str, Json] = {
         shut={**NUMBER, "description": "what nobody holds on hosts that take no pods"},
         freeOnEmptyHosts=NUMBER,
         fragmentation={
-            **SECONDS,
+            "type": "number",
             "nullable": True,
             "description": "the part of `free` on hosts where something is held; null where nothing is free",
         },
@@ -144,9 +149,7 @@ SCHEMAS: dict[str, Json] = {
         active={"type": "boolean"},
         reason=TEXT,
         message=TEXT,
-        counts=_object(pending=NUMBER, held=NUMBER, reserving=NUMBER, admitted=NUMBER),
-        pendingByReason={"type": "object", "additionalProperties": NUMBER},
-        longestWaitSeconds={**SECONDS, "nullable": True},
+        **STANDING,
         quotas=_array(reference("Quota")),
         localQueues=_array(_object(namespace=TEXT, name=TEXT, active={"type": "boolean"}, reason=TEXT, message=TEXT)),
         freshness=reference("Freshness"),
@@ -261,29 +264,28 @@ SCHEMAS: dict[str, Json] = {
             ),
         ]
     },
-    "Usage": {
-        **_object(
-            freshness=reference("Freshness"),
-            to=TIME,
-            step={"type": "string", "description": "where one was asked for: `from` and `to` of items are its times"},
-            items=_array(
-                _object(
-                    "`hours` are resource-hours: GPU-hours for a GPU, core-hours for cpu, byte-hours for memory.",
-                    clusterQueue=TEXT,
-                    namespace=TEXT,
-                    flavor=TEXT,
-                    resource=TEXT,
-                    hours={"type": "number"},
-                    workloads=NUMBER,
-                )
-            ),
-        )
-    },
+    "Usage": _object(
+        freshness=reference("Freshness"),
+        to=TIME,
+        step={"type": "string", "description": "where one was asked for: `from` and `to` of items are its times"},
+        items=_array(
+            _object(
+                "`hours` are resource-hours: GPU-hours for a GPU, core-hours for cpu, byte-hours for memory.",
+                clusterQueue=TEXT,
+                namespace=TEXT,
+                flavor=TEXT,
+                resource=TEXT,
+                hours={"type": "number"},
+                workloads=NUMBER,
+                # `from` cannot be an argument's name.
+                **{"from": TIME, "to": TIME},
+            )
+        ),
+        **{"from": TIME},
+    ),
     "Decisions": _object(
         freshness=reference("Freshness"),
         next={**MAYBE_NUMBER, "description": "give it as `before` for the next page"},
         items=_array({"allOf": [reference("Event"), _object(id=NUMBER, namespace=TEXT, name=TEXT, uid=TEXT)]}),
     ),
 }
-SCHEMAS["Usage"]["properties"]["from"] = TIME
-SCHEMAS["Usage"]["properties"]["items"]["items"]["properties"] |= {"from": TIME, "to": TIME}

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from queues.inspection import answers, parameters
-from queues.inspection.domains import HOSTNAME, Domain, Path, fragmentation, is_member, natural
+from queues.inspection.domains import HOSTNAME, Domain, Path, fragmentation, free_of, is_member, natural
 from queues.inspection.quantities import is_device, unit
 from queues.inspection.source import Source
 from queues.journal import surroundings
@@ -195,12 +195,11 @@ def _domain(domain: Domain, resource: str, users: Users) -> Json:
 
 def _node(node: NodeRow, resource: str, users: Users) -> Json:
     capacity = node.capacity.get(resource, 0)
-    free = min(capacity, max(0, node.free.get(resource, 0)))
     return {
         "name": node.name,
         "state": node.state.value,
         "capacity": capacity,
-        "used": capacity - free,
+        "used": capacity - free_of(node, resource),
         "workloads": [
             {"namespace": namespace, "name": name, "amount": amount}
             for namespace, name, amount in users.get(node.labels.get(HOSTNAME, node.name), ())

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from queues.inspection import parameters
+from queues.inspection.quantities import is_device
 
 BYTES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 BYTE_RESOURCES = ("memory", "ephemeral-storage", "storage", "hugepages-")
@@ -180,7 +181,7 @@ def plural(count: int, one: str, many: str = "") -> str:
 def size(workload: Mapping[str, Any]) -> str:
     """`16 pods · 128 GPUs`: pods, and devices or else cores."""
     parts = [plural(workload["pods"], "pod")]
-    devices = [r for r in workload["requests"] if "/" in r["resource"]] or [
+    devices = [r for r in workload["requests"] if is_device(r["resource"])] or [
         r for r in workload["requests"] if r["resource"] == "cpu"
     ]
     for request in devices:

@@ -109,7 +109,7 @@ def queues(
     connection: Connection, names: Collection[str] | None = None, *, namespace: str | None = None
 ) -> list[QueueOverview]:
     """By name; counts are of all workloads, or of those in `namespace`. One pass over the live workloads."""
-    query = _rows(QueueRecord).order_by(QueueRecord.name)
+    query = rows_of(QueueRecord).order_by(QueueRecord.name)
     tally = select(W.cluster_queue, W.state, W.code, func.count(), func.min(W.state_since)).group_by(
         W.cluster_queue, W.state, W.code
     )
@@ -146,19 +146,18 @@ def flavors_of(connection: Connection, name: str) -> set[str]:
 
 
 def local_queues(
-    connection: Connection, *, namespace: str | None = None, name: str | None = None
+    connection: Connection, *, namespace: str | None = None, name: str | None = None, cluster_queue: str | None = None
 ) -> list[LocalQueueRow]:
-    query = _rows(LocalQueueRecord).order_by(LocalQueueRecord.namespace, LocalQueueRecord.name)
-    if namespace is not None:
-        query = query.where(LocalQueueRecord.namespace == namespace)
-    if name is not None:
-        query = query.where(LocalQueueRecord.name == name)
+    query = rows_of(L).order_by(L.namespace, L.name)
+    for column, value in ((L.namespace, namespace), (L.name, name), (L.cluster_queue, cluster_queue)):
+        if value is not None:
+            query = query.where(column == value)
     return [LocalQueueRow(**row) for row in connection.execute(query).mappings()]
 
 
 def past_use(connection: Connection) -> list[PastUseRow]:
     """Of all LocalQueues, as written last."""
-    return [PastUseRow(**row) for row in connection.execute(_rows(PastUseRecord)).mappings()]
+    return [PastUseRow(**row) for row in connection.execute(rows_of(PastUseRecord)).mappings()]
 
 
 # ------------------------------------------------------------------ what waits
@@ -238,7 +237,7 @@ def _pending(connection: Connection, places: Sequence[_Place]) -> list[Pending]:
     found: dict[str, WorkloadRow] = {}
     for start in range(0, len(places), FETCHED):
         uids = [place.uid for place in places[start : start + FETCHED]]
-        for row in connection.execute(_rows(W).where(W.uid.in_(uids))).mappings():
+        for row in connection.execute(rows_of(W).where(W.uid.in_(uids))).mappings():
             found[row["uid"]] = _workload(row)
     return [
         Pending(found[place.uid], place.in_cluster_queue, place.in_local_queue)
@@ -253,7 +252,7 @@ def _pending(connection: Connection, places: Sequence[_Place]) -> list[Pending]:
 def workload(connection: Connection, namespace: str, name: str) -> WorkloadRow | None:
     """By its own name, or else by that of its owner (a Job); the newest where there are several."""
     for column in (W.name, W.owner_name):
-        query = _rows(W).where(W.namespace == namespace, column == name).order_by(W.created_at.desc()).limit(1)
+        query = rows_of(W).where(W.namespace == namespace, column == name).order_by(W.created_at.desc()).limit(1)
         row = connection.execute(query).mappings().first()
         if row is not None:
             return _workload(row)
@@ -283,14 +282,14 @@ def workloads(
     if beginning:
         where.append(or_(*(column.startswith(beginning, autoescape=True) for column in (W.name, W.owner_name))))
     total = connection.scalar(select(func.count()).select_from(W).where(*where)) or 0
-    query = _rows(W).where(*where).order_by(W.created_at.desc(), W.uid).limit(limit).offset(offset)
+    query = rows_of(W).where(*where).order_by(W.created_at.desc(), W.uid).limit(limit).offset(offset)
     return [_workload(row) for row in connection.execute(query).mappings()], total
 
 
 def decisions(connection: Connection, wanted: DecisionFilter, *, limit: int) -> list[Recorded]:
     """The newest first."""
     d = DecisionRecord
-    query = _rows(d).order_by(d.id.desc()).limit(limit)
+    query = rows_of(d).order_by(d.id.desc()).limit(limit)
     for column, value in (
         (d.workload, wanted.workload),
         (d.namespace, wanted.namespace),
@@ -324,7 +323,7 @@ def names(connection: Connection, uids: Collection[str]) -> dict[str, tuple[str,
 # ------------------------------------------------------------------ rows to values
 
 
-def _rows(record: type[Base]) -> Select[Any]:
+def rows_of(record: type[Base]) -> Select[Any]:
     """All columns of a table, rather than objects: a page may have thousands of rows."""
     return select(*record.__table__.columns)
 

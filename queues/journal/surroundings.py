@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 
 from queues.journal.entries import CohortRow, FlavorRow, NodeRow, NodeState, PodSetRow, QuotaRow, WorkloadState
 from queues.journal.models import CohortRecord, FlavorRecord, NodeRecord, WorkloadRecord
-from queues.journal.read import pod_set_row
+from queues.journal.read import pod_set_row, rows_of
 
 W = WorkloadRecord
 
@@ -22,7 +22,7 @@ FETCHED = 1000
 
 def cohorts(connection: Connection) -> list[CohortRow]:
     """Those that exist as objects; others are only named by their members."""
-    query = select(*CohortRecord.__table__.columns).order_by(CohortRecord.name)
+    query = rows_of(CohortRecord).order_by(CohortRecord.name)
     return [
         CohortRow(row["name"], row["parent"], tuple(QuotaRow(**quota) for quota in row["quotas"]))
         for row in connection.execute(query).mappings()
@@ -30,7 +30,7 @@ def cohorts(connection: Connection) -> list[CohortRow]:
 
 
 def flavors(connection: Connection) -> list[FlavorRow]:
-    query = select(*FlavorRecord.__table__.columns).order_by(FlavorRecord.name)
+    query = rows_of(FlavorRecord).order_by(FlavorRecord.name)
     return [
         FlavorRow(row["name"], row["node_labels"], row["topology"], tuple(row["levels"]))
         for row in connection.execute(query).mappings()
@@ -39,7 +39,7 @@ def flavors(connection: Connection) -> list[FlavorRow]:
 
 def nodes(connection: Connection) -> Iterator[NodeRow]:
     """All of them, by name."""
-    query = select(*NodeRecord.__table__.columns).order_by(NodeRecord.name)
+    query = rows_of(NodeRecord).order_by(NodeRecord.name)
     for name, state, labels, capacity, free in connection.execute(query, execution_options={"yield_per": FETCHED}):
         yield NodeRow(name, NodeState(state), labels, capacity, free)
 

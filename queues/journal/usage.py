@@ -59,10 +59,9 @@ def usage(
     if since >= until:
         return []
     key = U.cluster_queue if by is By.QUEUE else U.namespace
-    start = case((U.started_at > since, U.started_at), else_=since)
-    end = case((U.ended_at < until, U.ended_at), else_=until)
+    held = U.amount * (_earlier(until) - _later(since))
     query = (
-        select(key, U.flavor, U.resource, func.sum(U.amount * (end - start)), func.count(U.workload.distinct()))
+        select(key, U.flavor, U.resource, func.sum(held), func.count(U.workload.distinct()))
         .where(U.started_at < until, or_(U.ended_at.is_(None), U.ended_at > since))
         .group_by(key, U.flavor, U.resource)
         .order_by(key, U.flavor, U.resource)
@@ -71,7 +70,7 @@ def usage(
         query = query.where(U.namespace == namespace)
     if cluster_queues is not None:
         query = query.where(U.cluster_queue.in_(cluster_queues))
-    return [UsageTotal(k, f, r, float(held), n) for k, f, r, held, n in connection.execute(query)]
+    return [UsageTotal(k, f, r, float(amount), n) for k, f, r, amount, n in connection.execute(query)]
 
 
 def usage_by_step(
@@ -118,9 +117,9 @@ def usage_by_step(
     ]
 
 
-def _later(since: ColumnElement[float]) -> ColumnElement[float]:
+def _later(since: ColumnElement[float] | float) -> ColumnElement[float]:
     return case((U.started_at > since, U.started_at), else_=since)
 
 
-def _earlier(until: ColumnElement[float]) -> ColumnElement[float]:
+def _earlier(until: ColumnElement[float] | float) -> ColumnElement[float]:
     return case((U.ended_at < until, U.ended_at), else_=until)
