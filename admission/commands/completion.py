@@ -45,7 +45,7 @@ def items(cli: click.Command, words: list[str], incomplete: str) -> list[Complet
 def for_kubectl(cli: click.Command, arguments: list[str]) -> None:
     """One completion a line, in the form that kubectl reads."""
     *words, incomplete = arguments or [""]
-    with contextlib.suppress(Exception):  # as above: nothing may end in a prompt
+    with contextlib.suppress(Exception):  # a bug in a completion neither: nothing may end in a prompt
         for item in items(cli, words, incomplete):
             if item.type == "plain":
                 click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
@@ -58,7 +58,7 @@ def for_kubectl(cli: click.Command, arguments: list[str]) -> None:
 def contexts(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     from admission.kube import access
 
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # whatever is wrong with a kubeconfig, nothing may end in a prompt
         return _starting(access.contexts(context.params.get("kubeconfig")), incomplete)
     return []
 
@@ -131,6 +131,6 @@ def _names(context: click.Context, resource: Resource[Any], namespace: str | Non
             body = await client.raw("GET", resource.path(within), query={"limit": str(_MOST)})
             return [each["metadata"]["name"] for each in msgspec.json.decode(body)["items"]]
 
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # whatever a cluster or its credentials raise, nothing may end in a prompt
         return asyncio.run(read())
     return []

@@ -82,7 +82,6 @@ def explanation(workload: Workload, cluster_queue: str, events: Iterable[Event] 
     """Everything that the objects say; positions are added by the caller."""
     status, spec, meta = workload.status, workload.spec, workload.metadata
     word, reason, message = state(workload)
-    owner = meta.controller or next(iter(meta.owner_references), None)
     admission = status.admission
     given = {assignment.name: assignment for assignment in (admission.pod_set_assignments if admission else ())}
     pod_sets = []
@@ -99,7 +98,7 @@ def explanation(workload: Workload, cluster_queue: str, events: Iterable[Event] 
     return Explanation(
         namespace=meta.namespace,
         name=meta.name,
-        owner=f"{owner.kind}/{owner.name}" if owner else "",
+        owner=owner_of(workload),
         queue=spec.queue_name or "",
         cluster_queue=admission.cluster_queue if admission else cluster_queue,
         priority=spec.priority or 0,
@@ -113,6 +112,12 @@ def explanation(workload: Workload, cluster_queue: str, events: Iterable[Event] 
         evictions={stat.reason: stat.count for stat in stats.evictions} if stats else {},
         events=tuple(f"{event.last_timestamp or event.event_time} {event.reason}: {event.message}" for event in latest),
     )
+
+
+def owner_of(workload: Workload) -> str:
+    """KIND/NAME of the job that it stands for, its controller where there is one; empty without any."""
+    owner = workload.metadata.controller or next(iter(workload.metadata.owner_references), None)
+    return f"{owner.kind}/{owner.name}" if owner else ""
 
 
 def state(workload: Workload) -> tuple[str, str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from admission.commands.faults import Fault
+from admission.commands.faults import NOT_ALLOWED, USAGE, Fault
 
 logger = logging.getLogger(__name__)
 
@@ -73,10 +73,11 @@ def is_listening(process: int, number: int) -> bool:
 def run(level: str, process: int) -> None:
     """Ask a process of Muster, and all below it, to log from this level on."""
     if sys.platform != "linux":
-        raise Fault("the level can be changed on Linux only; start with --verbose instead", 2)
+        raise Fault("the level can be changed on Linux only; start with --verbose instead", USAGE)
     if not is_listening(process, number(level)):
-        raise Fault(f"process {process} is no process of Muster that can be told; name it with --pid", 2)
+        raise Fault(f"process {process} is no process of Muster that can be told; name it with --pid", USAGE)
     try:
         os.kill(process, number(level))
     except PermissionError as error:
-        raise Fault(f"process {process} may not be told: {error.strerror}; ask as the user that runs it", 4) from error
+        message = f"process {process} may not be told: {error.strerror}; ask as the user that runs it"
+        raise Fault(message, NOT_ALLOWED) from error

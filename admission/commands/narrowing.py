@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from admission.api.job_kinds import JOB_KINDS
-from admission.commands.faults import Fault
+from admission.commands.faults import USAGE, Fault
 from admission.settings import Settings
 from admission.settings.problems import FRAMEWORKS
 
@@ -37,7 +37,7 @@ def narrowed(settings: Settings, only: str | None) -> Settings:
 def _framework(kind: str) -> str:
     found = _FRAMEWORKS.get(kind.lower())
     if found is None:
-        raise Fault(f"--only {kind!r}: there is no such kind of jobs here; write Job, Pod or the like", 2)
+        raise Fault(f"--only {kind!r}: there is no such kind of jobs here; write Job, Pod or the like", USAGE)
     return found
 
 

@@ -7,7 +7,7 @@ into a pipe, nor mix anything into what a program reads.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,6 +69,12 @@ def table(*titles: str, right: Iterable[str] = ()) -> Table:
         is_number = title in numbers
         shown.add_column(title, justify="right" if is_number else "left", overflow="fold", no_wrap=is_number)
     return shown
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """So many of the names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def age(seconds: float) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from admission.api import names
 from admission.api.kueue import ClusterQueue, LocalQueue, Workload
-from admission.api.meta import find_condition, is_true
+from admission.api.meta import TRUE, Condition, find_condition, is_true
 from admission.commands import inspecting, output
 from admission.commands.faults import NOT_ALLOWED, NOT_FOUND, Fault, told
 from admission.commands.output import Form
@@ -85,13 +85,13 @@ def local_views(queues: Iterable[LocalQueue]) -> list[LocalQueueView]:
 
 def _local_view(queue: LocalQueue) -> LocalQueueView:
     status = queue.status
-    active = find_condition(status.conditions, names.ACTIVE)
+    active, message = _activity(status.conditions)
     return LocalQueueView(
         namespace=queue.metadata.namespace,
         name=queue.metadata.name,
         cluster_queue=queue.spec.cluster_queue,
-        active=active is not None and active.status == "True",
-        message=active.message if active is not None else "not looked at yet",
+        active=active,
+        message=message,
         pending=status.pending_workloads,
         reserving=status.reserving_workloads,
         admitted=status.admitted_workloads,
@@ -102,6 +102,12 @@ def _local_view(queue: LocalQueue) -> LocalQueueView:
             for use in flavor.resources
         },
     )
+
+
+def _activity(conditions: Iterable[Condition]) -> tuple[bool, str]:
+    """Whether a queue is active, and what its condition says of that."""
+    found = find_condition(conditions, names.ACTIVE)
+    return (False, "not looked at yet") if found is None else (found.status == TRUE, found.message)
 
 
 def views(
@@ -153,12 +159,12 @@ def _view(queue: ClusterQueue, local_queues: list[str], waiting: Counter[str]) -
                         borrowed=str(hold.borrowed) if hold else "0",
                     )
                 )
-    active = find_condition(status.conditions, "Active")
+    active, message = _activity(status.conditions)
     return QueueView(
         name=queue.metadata.name,
         cohort=queue.spec.cohort_name or "",
-        active=active is not None and active.status == "True",
-        message=active.message if active is not None else "not looked at yet",
+        active=active,
+        message=message,
         pending=status.pending_workloads,
         reserving=status.reserving_workloads,
         admitted=status.admitted_workloads,

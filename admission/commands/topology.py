@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -239,9 +239,7 @@ def _empty(root: Domain) -> Iterator[str]:
 
 
 def _listed(found: Iterable[str]) -> str:
-    ordered = sorted(found)
-    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
-    return ", ".join(ordered[:_NAMED]) + more
+    return output.first_of(sorted(found), _NAMED)
 
 
 # ------------------------------------------------------------------ showing
@@ -291,8 +289,8 @@ async def _read(reach: Reach) -> list[FlavorTree]:
 def plain(found: list[FlavorTree]) -> list[dict[str, object]]:
     """The trees with what is free in each domain, for programs."""
     raw = [asdict(each) for each in found]
-    for each in raw:
-        _add_free(each["root"])
+    for made, each in zip(raw, found, strict=True):
+        _add_free(made["root"], each.root)
     return raw
 
 
@@ -300,11 +298,10 @@ def as_json(found: list[FlavorTree]) -> str:
     return msgspec.json.format(msgspec.json.encode(plain(found))).decode()
 
 
-def _add_free(domain: dict[str, object]) -> None:
-    domain["free"] = max(0, int(str(domain["gpus"])) - int(str(domain["used"])))
-    below = domain["domains"]
-    for each in below if isinstance(below, list) else ():
-        _add_free(each)
+def _add_free(raw: dict[str, Any], domain: Domain) -> None:
+    raw["free"] = domain.free
+    for made, each in zip(raw["domains"], domain.domains, strict=True):
+        _add_free(made, each)
 
 
 def run(reach: Reach, form: Form, *, with_hosts: bool) -> None:

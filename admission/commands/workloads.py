@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from admission.api.kueue import LocalQueue, Workload
 from admission.commands import inspecting, output
-from admission.commands.explain import state
+from admission.commands.explain import owner_of, state
 from admission.commands.faults import told
 from admission.commands.output import Form
 from admission.commands.reach import Reach
@@ -78,14 +78,13 @@ _ORDER: Final = {"Pending": 0, "Evicted": 1, "QuotaReserved": 2, "Admitted": 3, 
 
 def _view(workload: Workload, queue_of: Mapping[tuple[str, str], str], now: float) -> WorkloadView:
     meta, spec, admission = workload.metadata, workload.spec, workload.status.admission
-    owner = meta.controller or next(iter(meta.owner_references), None)
     word, reason, message = state(workload)
     by_queue = queue_of.get((meta.namespace, spec.queue_name or ""), "")
     assignments = admission.pod_set_assignments if admission else ()
     return WorkloadView(
         namespace=meta.namespace,
         name=meta.name,
-        owner=f"{owner.kind}/{owner.name}" if owner else "",
+        owner=owner_of(workload),
         queue=spec.queue_name or "",
         cluster_queue=admission.cluster_queue if admission else by_queue,
         priority=spec.priority or 0,

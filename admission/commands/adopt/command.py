@@ -100,8 +100,7 @@ def page(found: Sequence[Difference], numbers: dict[str, int]) -> list[Renderabl
         if alike:
             shown.append(Text(title, style="bold"))
         for (kind, says, row), of in alike.items():
-            more = f" and {len(of) - _NAMED} more" if len(of) > _NAMED else ""
-            who = f"{kind} {', '.join(of[:_NAMED])}{more}".strip()
+            who = f"{kind} {output.first_of(of, _NAMED)}".strip()
             see = f" [{row}]" if row else ""
             shown.append(Padding(Text.assemble((f"{who}: ", "bold"), says, (see, "dim")), (0, 0, 0, 2)))
     stays = ", ".join(f"{number} {kind}" for kind, number in numbers.items()) or "nothing"

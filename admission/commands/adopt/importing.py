@@ -18,7 +18,7 @@ from admission.api.meta import is_true
 from admission.api.names import ADMISSION_GATED_BY, QUOTA_RESERVED
 from admission.commands.adopt.imports import Around, Import, Verdict, pod_patch, status, verdicts
 from admission.commands.adopt.mapping import Rule
-from admission.commands.adopt.survey import Object, survey_webhooks
+from admission.commands.adopt.survey import Object, rules_of, survey_webhooks
 from admission.commands.faults import IN_THE_WAY, Fault
 from admission.commands.progress import Progress
 from admission.settings import Resources
@@ -71,8 +71,7 @@ async def check(client: Client) -> None:
 
 
 def _asks_about_pods(configuration: Object) -> bool:
-    rules = [rule for webhook in configuration.get("webhooks") or () for rule in webhook.get("rules") or ()]
-    return any("pods" in (rule.get("resources") or ()) for rule in rules)
+    return any("pods" in (rule.get("resources") or ()) for rule in rules_of(configuration))
 
 
 async def write(client: Client, wanted: Sequence[Import], say: Progress) -> list[str]:

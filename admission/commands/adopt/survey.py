@@ -7,7 +7,7 @@ that it does not know. It changes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,7 +98,7 @@ async def survey_webhooks(client: Client) -> tuple[tuple[Object, ...], tuple[Obj
     mutating, validating = await asyncio.gather(client.list(MUTATING_WEBHOOKS), client.list(VALIDATING_WEBHOOKS))
     lists = ((MUTATING_WEBHOOKS, mutating), (VALIDATING_WEBHOOKS, validating))
     every = [_named(resource, each) for resource, found in lists for each in found.items]
-    return tuple(each for each in every if is_of_kueue(each)), tuple(each for each in every if _is_musters(each))
+    return tuple(each for each in every if is_of_kueue(each)), tuple(each for each in every if is_musters(each))
 
 
 def _named(resource: Resource[Object], obj: Object) -> Object:
@@ -151,14 +151,20 @@ def version(crd: Object) -> str:
 
 def is_of_kueue(configuration: Object) -> bool:
     """Whether a webhook configuration asks about Kueue's kinds and is not Muster's own."""
-    if _is_musters(configuration):
+    if is_musters(configuration):
         return False
-    rules = [rule for webhook in configuration.get("webhooks") or () for rule in webhook.get("rules") or ()]
-    return any(names.GROUP in (rule.get("apiGroups") or ()) for rule in rules)
+    return any(names.GROUP in (rule.get("apiGroups") or ()) for rule in rules_of(configuration))
 
 
-def _is_musters(configuration: Object) -> bool:
-    return (configuration["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == _OURS
+def rules_of(configuration: Object) -> Iterator[Object]:
+    """What all webhooks of a configuration are asked about."""
+    for webhook in configuration.get("webhooks") or ():
+        yield from webhook.get("rules") or ()
+
+
+def is_musters(obj: Object) -> bool:
+    """Whether it is of Muster's own manifests."""
+    return (obj["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == _OURS
 
 
 def is_published(configurations: Iterable[Object]) -> bool:
@@ -185,7 +191,7 @@ async def _api_services(client: Client) -> tuple[Object, ...]:
     return tuple(
         _named(resource, each)
         for each in (await client.list(resource)).items
-        if each["spec"].get("group") == names.VISIBILITY_GROUP and not _is_musters(each)
+        if each["spec"].get("group") == names.VISIBILITY_GROUP and not is_musters(each)
     )
 
 
@@ -210,7 +216,7 @@ async def _managers(client: Client, webhooks: Iterable[Object]) -> tuple[Manager
         for namespace, selector in selectors
         if namespace in {None, each["metadata"]["namespace"]}
         and selector.items() <= (each["spec"]["template"]["metadata"].get("labels") or {}).items()
-        and not _is_musters(each)
+        and not is_musters(each)
     }
     return tuple([await _manager(client, found[key]) for key in sorted(found)])
 

@@ -259,7 +259,7 @@ async def _clear(client: Client, found: Survey) -> list[str]:
         name = obj["metadata"]["name"]
         try:
             present = await client.get(resource, None, name)
-            if present["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "muster":
+            if survey.is_musters(present):
                 continue  # taken over by Muster's manifests in the meantime
             await client.delete(resource, None, name, uid=present["metadata"]["uid"])
         except NotFound:
