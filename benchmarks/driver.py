@@ -140,6 +140,12 @@ class Door:
             raise RuntimeError(f"creating {path}: {status} {content.decode(errors='replace'):.500}")
         self.own[f"POST {what}"] += 1
 
+    async def create_gated(self, path: str, pod: Any) -> None:
+        """A pod that comes back without a gate would be nobody's."""
+        status, content = await self.ask("POST", path, pod)
+        if status >= 400 or not json.loads(content)["spec"].get("schedulingGates"):
+            raise RuntimeError(f"a pod was not gated: {status} {content.decode(errors='replace'):.500}")
+
     async def watch(self, path: str, version: str) -> AsyncIterator[bytes]:
         """Lines, from this version on, until the API server ends it."""
         query = f"?watch=true&resourceVersion={version}&timeoutSeconds=7200"
@@ -157,6 +163,19 @@ class Door:
                     yield b"".join(parts)
                     head, newline, rest = rest.partition(b"\n")
                     parts = [head]
+
+    async def version(self, path: str) -> str:
+        """From which a watch sees what comes."""
+        _, content = await self.ask("GET", path + "?limit=1")
+        return str(json.loads(content)["metadata"]["resourceVersion"])
+
+    async def follow(self, path: str, version: str) -> AsyncIterator[Any]:
+        """The objects that change from this version on, for ever: the API server ends a watch when it likes."""
+        while True:
+            async for line in self.watch(path, version):
+                obj = json.loads(line)["object"]
+                version = obj["metadata"]["resourceVersion"]
+                yield obj
 
 
 class Driver:
@@ -179,9 +198,9 @@ class Driver:
     async def set_up(self, seconds: float = 60) -> None:
         """All queues are there and active."""
         for body in scenarios.shared_objects(self.scenario):
-            await self.door.create(_PATHS[body["kind"]], body, body["kind"].lower())
+            await self.door.create(path_of(body), body, body["kind"].lower())
             if body["kind"] == "Node":
-                path = f"{_PATHS['Node']}/{body['metadata']['name']}"
+                path = f"{path_of(body)}/{body['metadata']['name']}"
                 await self.door.ask("PATCH", path, {"spec": {"taints": None}}, content_type=MERGE)
                 await self.door.ask("PATCH", path + "/status", {"status": body["status"]}, content_type=MERGE)
         slots = asyncio.Semaphore(16)
@@ -196,8 +215,7 @@ class Driver:
     async def _queue(self, queue: scenarios.Queue, slots: asyncio.Semaphore) -> None:
         async with slots:
             for body in scenarios.queue_objects(self.scenario, queue):
-                path = _PATHS.get(body["kind"], f"/apis/{scenarios.API}/namespaces/{queue.name}/localqueues")
-                await self.door.create(path, body, body["kind"].lower())
+                await self.door.create(path_of(body), body, body["kind"].lower())
 
     async def _are_active(self) -> bool:
         _, content = await self.door.ask("GET", _PATHS["ClusterQueue"] + "?resourceVersion=0")
@@ -214,9 +232,7 @@ class Driver:
 
     async def play(self, seconds: float = 3600) -> Outcome:
         """From the first creation to the last finish. Raises TimeoutError when that takes longer than `seconds`."""
-        _, content = await self.door.ask("GET", _WORKLOADS + "?limit=1")
-        version = json.loads(content)["metadata"]["resourceVersion"]
-        self._spawn(self._follow(version))
+        self._spawn(self._follow(await self.door.version(_WORKLOADS)))
         began = self._loop.time()
         sets: dict[tuple[str, str], list[Creation]] = {}
         for creation in scenarios.creations(self.scenario):
@@ -353,6 +369,18 @@ class Driver:
         while one.version == version:  # noqa: ASYNC110  # an event for each of 50,000 workloads costs more
             await asyncio.sleep(0.01)
         return False
+
+
+def path_of(body: Any) -> str:
+    """Where such an object is created."""
+    if body["kind"] == "LocalQueue":
+        return f"/apis/{scenarios.API}/namespaces/{body['metadata']['namespace']}/localqueues"
+    return _PATHS[body["kind"]]
+
+
+def true_of(obj: Any) -> set[str]:
+    """The conditions of an object that hold."""
+    return {one["type"] for one in obj.get("status", {}).get("conditions", ()) if one["status"] == "True"}
 
 
 def say(text: str) -> None:

@@ -7,7 +7,6 @@ of pods and one of Workloads. It must never see the two sides through different 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +15,7 @@ import uvloop
 
 from benchmarks import contestants, measure, report, scenarios
 from benchmarks.contestants import MUSTER, PEER, SIDES, Side
-from benchmarks.driver import Door, say
+from benchmarks.driver import Door, say, true_of
 from benchmarks.installed import Installed, installed
 from benchmarks.measure import Usage
 from benchmarks.report import Bound, Figure
@@ -25,6 +24,7 @@ from tests.controlplane.cluster import ControlPlane
 _GROUPS, _PODS = 2000, 8
 _NODES, _GPUS = 250, 8
 _NAMESPACE = "gangs"
+_PODS_PATH = f"/api/v1/namespaces/{_NAMESPACE}/pods"
 _GROUP = "kueue.x-k8s.io/pod-group-name"
 _AT_ONCE = 16
 _RUN_FOR = "2s"
@@ -78,7 +78,7 @@ def figures(divisor: int, sides: list[str]) -> list[Figure]:
     for step in STEPS:
         for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
             bound = Bound(at_most=0.5) if (step, name) == ("admitted_to_ungated", "p95") else None
-            add(f"{step}.{name}", lambda run, s=step, q=share: _quantile(run.steps[s], q), "s", bound)
+            add(f"{step}.{name}", lambda run, s=step, q=share: report.quantile(run.steps[s], q), "s", bound)
     add("wall", lambda run: run.wall, "s")
     add("cpu.controller", lambda run: run.controller.cpu, "s", Bound(at_most=0.4))
     add("cpu.api_server", lambda run: run.api_server.cpu, "s")
@@ -90,11 +90,6 @@ def figures(divisor: int, sides: list[str]) -> list[Figure]:
         if any(run.requests.get(what, 0) >= count / 10 for run in runs.values()):
             add(f"requests.{what.replace(' ', '_')}", lambda run, w=what: run.requests.get(w, 0) / count, "1/group")
     return found
-
-
-def _quantile(found: list[float], share: float) -> float:
-    ordered = sorted(found)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def _run(side: Side, count: int) -> Run:
@@ -159,21 +154,13 @@ class _Play:
         async with slots:
             for number in range(_PODS):
                 began = self.loop.time()
-                path = f"/api/v1/namespaces/{_NAMESPACE}/pods"
-                status, content = await self.door.ask("POST", path, _pod(name, number))
-                answer = json.loads(content)
-                if status >= 400 or not answer["spec"].get("schedulingGates"):
-                    raise RuntimeError(f"a pod was not gated: {status} {content.decode(errors='replace'):.500}")
+                await self.door.create_gated(_PODS_PATH, _pod(name, number))
                 self.gated.append(self.loop.time() - began)
                 self.groups[name].created.append(self.loop.time())
 
     async def pods(self, version: str) -> None:
-        while True:
-            async for line in self.door.watch(f"/api/v1/namespaces/{_NAMESPACE}/pods", version):
-                event = json.loads(line)
-                obj = event["object"]
-                version = obj["metadata"]["resourceVersion"]
-                self._pod(obj, self.groups[obj["metadata"]["labels"][_GROUP]])
+        async for obj in self.door.follow(_PODS_PATH, version):
+            self._pod(obj, self.groups[obj["metadata"]["labels"][_GROUP]])
 
     def _pod(self, obj: dict[str, Any], group: Group) -> None:
         name, now = obj["metadata"]["name"], self.loop.time()
@@ -187,15 +174,10 @@ class _Play:
 
     async def workloads(self, version: str) -> None:
         path = f"/apis/{scenarios.API}/namespaces/{_NAMESPACE}/workloads"
-        while True:
-            async for line in self.door.watch(path, version):
-                obj = json.loads(line)["object"]
-                version = obj["metadata"]["resourceVersion"]
-                group = self.groups.get(obj["metadata"]["name"])
-                conditions = obj.get("status", {}).get("conditions", ())
-                is_admitted = any(one["type"] == "Admitted" and one["status"] == "True" for one in conditions)
-                if group is not None and not group.admitted and is_admitted:
-                    group.admitted = self.loop.time()
+        async for obj in self.door.follow(path, version):
+            group = self.groups.get(obj["metadata"]["name"])
+            if group is not None and not group.admitted and "Admitted" in true_of(obj):
+                group.admitted = self.loop.time()
 
 
 async def _play(plane: ControlPlane, running: Installed, count: int) -> Run:
@@ -204,8 +186,7 @@ async def _play(plane: ControlPlane, running: Installed, count: int) -> Run:
         before = measure.usage(server)
         _, content = await door.ask("GET", "/metrics")
         asked = measure.requests(content.decode())
-        _, content = await door.ask("GET", f"/api/v1/namespaces/{_NAMESPACE}/pods?limit=1")
-        version = json.loads(content)["metadata"]["resourceVersion"]
+        version = await door.version(_PODS_PATH)
         play = _Play(door, count)
         following: list[Any] = [play.pods(version), play.workloads(version)]
         watches = [asyncio.ensure_future(each) for each in following]

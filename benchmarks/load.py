@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import aiohttp
 import uvloop
@@ -27,7 +27,7 @@ from admission import tls
 from admission.commands.surroundings import PUBLISHED_ELSEWHERE
 from benchmarks import contestants, measure, report, restart, scenarios
 from benchmarks.contestants import MUSTER, ROOT
-from benchmarks.driver import MERGE, Door, say
+from benchmarks.driver import MERGE, Door, say, true_of
 from benchmarks.report import Bound, Figure
 from benchmarks.scenarios import Class, Scenario
 from tests.controlplane.cluster import ControlPlane, free_port
@@ -56,11 +56,7 @@ async def _run(divisor: int) -> list[Figure]:
     scenario = replace(base, nominal=counts[1] // len(queues) + 1, borrowing_limit=0)
     with contestants.control_plane(MUSTER) as plane:
         async with Door(plane.server, plane.token, plane.ca) as door:
-            for body in scenarios.shared_objects(scenario):
-                await door.create(f"/apis/{scenarios.API}/resourceflavors", body, "resourceflavors")
-            for queue in queues:
-                for body in scenarios.queue_objects(scenario, queue):
-                    await door.create(restart.path(body), body, body["kind"])
+            await restart.set_up(door, scenario, queues)
             say(f"load: {sum(counts)} workloads are being stored")
             await restart.store(plane, restart.workloads(counts, queues))
             seen = Admitted(door)
@@ -156,17 +152,12 @@ class Admitted:
         return len(self._uids)
 
     async def follow(self) -> None:
-        _, content = await self._door.ask("GET", f"/apis/{scenarios.API}/workloads?limit=1")
-        version = json.loads(content)["metadata"]["resourceVersion"]
-        while True:
-            async for line in self._door.watch(f"/apis/{scenarios.API}/workloads", version):
-                event = json.loads(line)
-                version = event["object"]["metadata"]["resourceVersion"]
-                conditions = event["object"].get("status", {}).get("conditions", ())
-                true = {one["type"] for one in conditions if one["status"] == "True"}
-                if "Admitted" in true and "Finished" not in true:
-                    self._uids.add(event["object"]["metadata"]["uid"])
-                    self._changed.set()
+        path = f"/apis/{scenarios.API}/workloads"
+        async for obj in self._door.follow(path, await self._door.version(path)):
+            true = true_of(obj)
+            if "Admitted" in true and "Finished" not in true:
+                self._uids.add(obj["metadata"]["uid"])
+                self._changed.set()
 
     async def reach(self, count: int) -> None:
         async with asyncio.timeout(_LONGEST):
@@ -204,15 +195,15 @@ class Waves:
         await self._seen.reach(before + count)
 
 
-class Cost:
-    def __init__(self, seconds: float, cpu: float) -> None:
-        self.seconds, self.cpu = seconds, cpu
+class Cost(NamedTuple):
+    seconds: float
+    cpu: float
 
 
-async def _costs(process: subprocess.Popen[bytes], work: object) -> Cost:
+async def _costs(process: subprocess.Popen[bytes], work: Awaitable[None]) -> Cost:
     """Time until the work is done, and the controller's CPU seconds meanwhile."""
     before, began = measure.usage_of_children(process.pid, " controller "), time.monotonic()
-    await work  # type: ignore[misc]
+    await work
     seconds = time.monotonic() - began
     return Cost(seconds, measure.usage_of_children(process.pid, " controller ").since(before).cpu)
 

@@ -7,7 +7,6 @@ for a while each. What is counted comes from one watch of pods. It must never ta
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ _BLOCKS, _RACKS, _HOSTS, _GPUS = 25, 10, 20, 8
 _GANGS = 500
 _LABELS = ("example.com/block", "example.com/rack", "kubernetes.io/hostname")
 _NAMESPACE = "racks"
+_PODS_PATH = f"/api/v1/namespaces/{_NAMESPACE}/pods"
 _GROUP = "kueue.x-k8s.io/pod-group-name"
 _RUN_FOR = "20s"
 _AT_ONCE = 16
@@ -72,7 +72,7 @@ def figures(divisor: int, sides: list[str]) -> list[Figure]:
     add("gangs_outside_one_rack", lambda run: sum(len(g.racks) != 1 for g in run.gangs.values()), "gangs", none)
     add("pods_unschedulable", lambda run: len(run.unschedulable), "pods", none)
     for share, name in ((0.5, "p50"), (0.95, "p95"), (1, "max")):
-        add(f"created_to_bound.{name}", lambda run, q=share: _quantile(_waits(run), q), "s")
+        add(f"created_to_bound.{name}", lambda run, q=share: report.quantile(_waits(run), q), "s")
     add("wall", lambda run: run.wall, "s")
     add("cpu.controller", lambda run: run.controller.cpu, "s")
     add("memory.controller", lambda run: run.controller.memory, "MiB")
@@ -82,11 +82,6 @@ def figures(divisor: int, sides: list[str]) -> list[Figure]:
 
 def _waits(run: Run) -> list[float]:
     return [max(gang.bound.values(), default=run.wall) - gang.created for gang in run.gangs.values()]
-
-
-def _quantile(found: list[float], share: float) -> float:
-    ordered = sorted(found)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def _run(side: Side, divisor: int) -> Run:
@@ -196,18 +191,12 @@ class _Play:
         gang = self.gangs[name]
         async with slots:
             for number in range(gang.pods):
-                path = f"/api/v1/namespaces/{_NAMESPACE}/pods"
-                status, content = await self.door.ask("POST", path, _pod(name, number, gang.pods))
-                if status >= 400 or not json.loads(content)["spec"].get("schedulingGates"):
-                    raise RuntimeError(f"a pod was not gated: {status} {content.decode(errors='replace'):.500}")
+                await self.door.create_gated(_PODS_PATH, _pod(name, number, gang.pods))
             gang.created = self.loop.time()
 
     async def follow(self, version: str) -> None:
-        while True:
-            async for line in self.door.watch(f"/api/v1/namespaces/{_NAMESPACE}/pods", version):
-                obj = json.loads(line)["object"]
-                version = obj["metadata"]["resourceVersion"]
-                self._see(obj)
+        async for obj in self.door.follow(_PODS_PATH, version):
+            self._see(obj)
 
     def _see(self, pod: dict[str, Any]) -> None:
         name, gang = pod["metadata"]["name"], self.gangs[pod["metadata"]["labels"][_GROUP]]
@@ -227,9 +216,8 @@ async def _play(plane: ControlPlane, running: Installed, count: int, rack_of: di
     server = plane.processes["kube-apiserver"].pid
     async with Door(plane.server, plane.token, plane.ca) as door:
         before = measure.usage(server)
-        _, content = await door.ask("GET", f"/api/v1/namespaces/{_NAMESPACE}/pods?limit=1")
         play = _Play(door, count, rack_of)
-        following = asyncio.ensure_future(play.follow(json.loads(content)["metadata"]["resourceVersion"]))
+        following = asyncio.ensure_future(play.follow(await door.version(_PODS_PATH)))
         telling = asyncio.ensure_future(_tell(play))
         began, slots = play.loop.time(), asyncio.Semaphore(_AT_ONCE)
         try:

@@ -78,6 +78,12 @@ def compared(
     return [show(each) for each in found]
 
 
+def quantile(found: list[float], share: float) -> float:
+    """The value that this share of them does not exceed; 1 is the largest."""
+    ordered = sorted(found)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
 def machine() -> dict[str, Any]:
     """What the figures depend on; the load says whether anybody else was at work."""
     return {

@@ -11,8 +11,8 @@ import base64
 import json
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -20,7 +20,7 @@ import uvloop
 
 from benchmarks import contestants, measure, report, scenarios
 from benchmarks.contestants import MUSTER, PEER, SIDES, Side
-from benchmarks.driver import Door, say
+from benchmarks.driver import Door, path_of, say, true_of
 from benchmarks.measure import Usage
 from benchmarks.report import Bound, Figure
 from benchmarks.scenarios import Class, Creation, Scenario
@@ -29,6 +29,7 @@ from tests.controlplane.cluster import ControlPlane
 _FINISHED, _RUNNING, _PENDING = 100_000, 20_000, 20_000
 _QUEUES = Scenario("restart", cohorts=10, queues=10, classes=(Class("small", 1, 1000, 1000, 1000, 50),))
 _STORED = "/registry/kueue.x-k8s.io/workloads"
+_WORKLOADS = f"/apis/{scenarios.API}/workloads"
 _BATCH = 100
 _LONGEST = 900.0
 
@@ -66,19 +67,14 @@ async def _run(side: Side, divisor: int) -> Run:
     counts = tuple(count // divisor for count in (_FINISHED, _RUNNING, _PENDING))
     # What runs fills all but a tenth of the quota.
     queues = scenarios.queues(_QUEUES)
-    scenario = Scenario(**{**_as_dict(_QUEUES), "nominal": counts[1] // len(queues) * 11 // 10 + 1})
+    scenario = replace(_QUEUES, nominal=counts[1] // len(queues) * 11 // 10 + 1)
     with contestants.control_plane(side) as plane:
         server = plane.processes["kube-apiserver"].pid
         async with Door(plane.server, plane.token, plane.ca) as door:
-            for body in scenarios.shared_objects(scenario):
-                await door.create(f"/apis/{scenarios.API}/resourceflavors", body, "resourceflavors")
-            for queue in queues:
-                for body in scenarios.queue_objects(scenario, queue):
-                    await door.create(path(body), body, body["kind"])
+            await set_up(door, scenario, queues)
             say(f"restart: {sum(counts)} workloads are being stored for {side.name}")
             await store(plane, workloads(counts, queues))
-            _, content = await door.ask("GET", f"/apis/{scenarios.API}/workloads?limit=1")
-            version = json.loads(content)["metadata"]["resourceVersion"]
+            version = await door.version(_WORKLOADS)
             before = measure.usage(server)
             watch = asyncio.ensure_future(_first_admission(door, version))
             await asyncio.sleep(1)
@@ -89,28 +85,20 @@ async def _run(side: Side, divisor: int) -> Run:
                 return Run(first, measure.usage(process.pid), measure.usage(server).since(before))
 
 
-def _as_dict(scenario: Scenario) -> dict[str, Any]:
-    return {name: getattr(scenario, name) for name in Scenario.__slots__}
-
-
-def path(body: dict[str, Any]) -> str:
-    match body["kind"]:
-        case "Namespace":
-            return "/api/v1/namespaces"
-        case "LocalQueue":
-            return f"/apis/{scenarios.API}/namespaces/{body['metadata']['namespace']}/localqueues"
-        case _:
-            return f"/apis/{scenarios.API}/clusterqueues"
+async def set_up(door: Door, scenario: Scenario, queues: Iterable[scenarios.Queue]) -> None:
+    """The flavor and the queues."""
+    for body in scenarios.shared_objects(scenario):
+        await door.create(path_of(body), body, body["kind"])
+    for queue in queues:
+        for body in scenarios.queue_objects(scenario, queue):
+            await door.create(path_of(body), body, body["kind"])
 
 
 async def _first_admission(door: Door, version: str) -> float:
-    while True:
-        async for line in door.watch(f"/apis/{scenarios.API}/workloads", version):
-            event = json.loads(line)
-            version = event["object"]["metadata"]["resourceVersion"]
-            conditions = event["object"].get("status", {}).get("conditions", ())
-            if any(one["type"] == "Admitted" and one["status"] == "True" for one in conditions):
-                return time.monotonic()
+    async for obj in door.follow(_WORKLOADS, version):
+        if "Admitted" in true_of(obj):
+            return time.monotonic()
+    raise AssertionError("a watch that is followed never ends")
 
 
 def workloads(counts: tuple[int, ...], queues: list[scenarios.Queue]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -43,8 +43,8 @@ class Load:
 
     def quantile(self, share: float, sort: str = "") -> float:
         """In milliseconds."""
-        found = sorted(self.latencies[sort] if sort else [each for one in self.latencies.values() for each in one])
-        return found[min(len(found) - 1, int(share * len(found)))] * 1000
+        found = self.latencies[sort] if sort else [each for one in self.latencies.values() for each in one]
+        return report.quantile(found, share) * 1000
 
     def added(self, share: float) -> float:
         return self.quantile(share) - (0.0 if self.bare is None else self.bare.quantile(share))
