@@ -181,6 +181,11 @@ def _hosts(block: int, rack: int, first: int, last: int) -> tuple[tuple[tuple[st
     return tuple(((host(block, rack, number),), 1) for number in range(first, last + 1))
 
 
+def _short(needed: int, *, free: int, maximum: int, by_borrowers: int) -> tuple[dict[str, object], ...]:
+    numbers = {"needed": needed, "free": free, "maximum": maximum, "heldByBorrowers": by_borrowers}
+    return ({"flavor": "h100", "resource": GPU, **numbers},)
+
+
 def workloads() -> Iterator[Entry]:
     running, waiting = WorkloadState.ADMITTED, WorkloadState.PENDING
     yield _row(
@@ -264,9 +269,7 @@ def workloads() -> Iterator[Entry]:
         code="WaitingForQuota",
         message="couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 64 more needed",
         remedy="64 GPUs given back in cohort research, or a borrowing limit of 192 in place of 128",
-        shortages=(
-            {"flavor": "h100", "resource": GPU, "needed": 128, "free": 64, "maximum": 384, "heldByBorrowers": 24},
-        ),
+        shortages=_short(128, free=64, maximum=384, by_borrowers=24),
     )
     yield _row(
         "whole-cluster-dream",
@@ -279,9 +282,7 @@ def workloads() -> Iterator[Entry]:
         code="ExceedsMaxQuota",
         message="couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (512) > maximum capacity (384)",
         remedy="ask for 48 pods of 8 GPUs",
-        shortages=(
-            {"flavor": "h100", "resource": GPU, "needed": 512, "free": 64, "maximum": 384, "heldByBorrowers": 0},
-        ),
+        shortages=_short(512, free=64, maximum=384, by_borrowers=0),
     )
     for number in range(1, 9):
         yield _row(
@@ -295,9 +296,7 @@ def workloads() -> Iterator[Entry]:
             priority=5,
             code="WaitingForPreemptedWorkloads" if number == 1 else "WaitingForQuota",
             message="couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 16 more needed",
-            shortages=(
-                {"flavor": "h100", "resource": GPU, "needed": 16, "free": 0, "maximum": 320, "heldByBorrowers": 64},
-            ),
+            shortages=_short(16, free=0, maximum=320, by_borrowers=64),
         )
     yield _row(
         "mystery",
