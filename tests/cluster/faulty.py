@@ -12,6 +12,7 @@ import contextlib
 import json
 import ssl
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,6 +80,10 @@ class Faulty:
         #: Seconds by which watches are late.
         self.behind = 0.0
         self.injected = 0
+        #: How often watches were closed, by their path.
+        self.closed: Counter[str] = Counter()
+        #: By how many seconds what was passed on last by a watch was late.
+        self.late_by = 0.0
         self._watches: dict[int, web.BaseRequest] = {}
         self._well = asyncio.Event()
         self._loop = asyncio.new_event_loop()
@@ -118,6 +123,7 @@ class Faulty:
             for request in list(self._watches.values()):
                 if closing(request.path) and request.transport is not None:
                     request.transport.abort()
+                    self.closed[request.path] += 1
 
         self._loop.call_soon_threadsafe(close)
 
@@ -205,21 +211,23 @@ class Faulty:
     async def _late(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """Each chunk as late as it is to be, in order."""
         loop = asyncio.get_running_loop()
-        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        waiting: asyncio.Queue[tuple[float, float, bytes]] = asyncio.Queue()
 
         async def read() -> None:
             with contextlib.suppress(aiohttp.ClientError):
                 async for chunk in answer.content.iter_any():
-                    waiting.put_nowait((loop.time() + self.behind, chunk))
-            waiting.put_nowait((loop.time(), b""))
+                    now = loop.time()
+                    waiting.put_nowait((now, now + self.behind, chunk))
+            waiting.put_nowait((loop.time(), loop.time(), b""))
 
         reading = asyncio.ensure_future(read())
         try:
             while True:
-                due, chunk = await waiting.get()
+                came, due, chunk = await waiting.get()
                 if not chunk:
                     return
                 await asyncio.sleep(max(0.0, due - loop.time()))
+                self.late_by = loop.time() - came
                 yield chunk
         finally:
             reading.cancel()

@@ -53,6 +53,9 @@ def every(number: int, fault: Fault, of: Callable[[Asked], bool] = lambda _: Tru
     return lambda asked: fault if of(asked) and next(counts) % number == 0 else None
 
 
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"
+
+
 def is_write(asked: Asked) -> bool:
     return asked.method != "GET"
 
@@ -94,7 +97,7 @@ def test_it_catches_up(
 
 def test_watches_that_are_closed_all_the_time_lose_nothing(door: Faulty, running: Running, trails: Trails) -> None:
     namespace = team(door.plane.api, "closed")
-    over = threading.Event()
+    over, before = threading.Event(), door.closed.copy()
 
     def close() -> None:
         while not over.wait(0.2):
@@ -106,7 +109,10 @@ def test_watches_that_are_closed_all_the_time_lose_nothing(door: Faulty, running
         load.all_came()
         over.set()
         closer.join()
+        closed = door.closed - before
+        assert closed[WORKLOADS] > 2, closed
         judge(trails, load)
+    assert running.error is None
 
 
 def test_watches_that_are_five_seconds_late_exceed_no_quota(door: Faulty, running: Running, trails: Trails) -> None:
@@ -116,10 +122,12 @@ def test_watches_that_are_five_seconds_late_exceed_no_quota(door: Faulty, runnin
         with Load(door.plane.api, namespace, seconds=3, rate=10) as load:
             load.all_came()
             time.sleep(3)
+            eventually(lambda: door.late_by >= 5.0, message="watches are late")
             door.behind = 0.0
             judge(trails, load)
     finally:
         door.behind = 0.0
+    assert running.error is None
 
 
 def metrics(running: Running) -> str:
