@@ -86,6 +86,11 @@ class ListMeta(Object, frozen=True):
     remaining_item_count: int | None = None
 
 
+def whole_number(text: str) -> int | None:
+    """What a label or an annotation counts; None for any other text, and for more than nine digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
 # ------------------------------------------------------------------ label selectors
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from admission.api import job_kinds
 from admission.api.decoding import convert
 from admission.api.job_kinds import CustomJob
-from admission.api.meta import ObjectMeta
+from admission.api.meta import ObjectMeta, whole_number
 from admission.jobs.described import (
     Change,
     Description,
@@ -31,7 +31,7 @@ from admission.jobs.described import (
 )
 from admission.jobs.gang import Verdict
 from admission.jobs.injection import added
-from admission.jobs.job_sets import JOB_SETS
+from admission.jobs.job_sets import JOB_SETS, pods_of_job
 from admission.jobs.kubeflow import KUBEFLOW
 from admission.jobs.ray import RAY
 
@@ -61,14 +61,10 @@ def _roles(seen: Seen) -> tuple[Role, ...]:
                     place=("components", index),
                     index_label=pods.annotations.get(f"{_PREFIX}pod-index-label", ""),
                     group_label=pods.annotations.get(f"{_PREFIX}sub-group-index-label", ""),
-                    groups=_whole(pods.annotations.get(f"{_PREFIX}sub-group-count", "")),
+                    groups=whole_number(pods.annotations.get(f"{_PREFIX}sub-group-count", "")),
                 )
             )
     return tuple(roles)
-
-
-def _whole(said: str) -> int | None:
-    return int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else None
 
 
 def _pods(component: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[_Pods]:
@@ -100,9 +96,7 @@ def _inferred(wrapped: Mapping[str, Any], *, as_it_stands: bool = False) -> Iter
         case "", "Pod":
             yield _Pods(1, _template(wrapped), {})
         case "batch", "Job":
-            parallelism = number(wrapped, "spec", "parallelism", default=1)
-            count = min(parallelism, number(wrapped, "spec", "completions", default=parallelism))
-            yield _Pods(count, _template(mapping(wrapped, "spec", "template")), {})
+            yield _Pods(pods_of_job(wrapped), _template(mapping(wrapped, "spec", "template")), {})
         case "apps", "Deployment" | "StatefulSet":
             count = number(wrapped, "spec", "replicas", default=1)
             yield _Pods(count, _template(mapping(wrapped, "spec", "template")), {})

@@ -13,7 +13,7 @@ from typing import Any
 from admission.api import names
 from admission.api.batch import INDEXED, JOB_COMPLETE, JOB_FAILED, Job
 from admission.api.kueue import PodSet, Workload
-from admission.api.meta import TRUE
+from admission.api.meta import TRUE, whole_number
 from admission.jobs.effects import Effect, Patch, Tell
 from admission.jobs.gang import Verdict
 from admission.jobs.injection import CannotStart, Directives, Injection, cleaned, injected
@@ -84,7 +84,7 @@ class JobGang(SingleJob):
 
     @property
     def is_stopping(self) -> bool:
-        return self._annotations.get(names.STOPPING) == "true"
+        return self.metadata.annotations.get(names.STOPPING) == "true"
 
     @property
     def is_active(self) -> bool:
@@ -147,16 +147,9 @@ class JobGang(SingleJob):
             topology_request=topology_request(annotations, POD_INDEX),
         )
 
-    @property
-    def _annotations(self) -> dict[str, str]:
-        return self.job.metadata.annotations
-
     def _min_count(self, count: int) -> int | None:
-        text = self._annotations.get(names.JOB_MIN_PARALLELISM, "")
-        if not (self.partial and text.isascii() and text.isdecimal() and len(text) < 10):
-            return None
-        least = int(text)
-        return least if 1 <= least <= count else None
+        least = whole_number(self.metadata.annotations.get(names.JOB_MIN_PARALLELISM, ""))
+        return least if self.partial and least is not None and 1 <= least <= count else None
 
     def says_the_same(self, workload: Workload) -> bool:
         """Whether the Workload's pod sets are the Job's.
@@ -173,7 +166,11 @@ class JobGang(SingleJob):
             counts = {theirs.count}
             if workload.status.admission is not None:
                 counts |= {entry.count for entry in workload.status.admission.pod_set_assignments if entry.count}
-            if self.is_stopping and not holds_quota(workload) and names.JOB_MIN_PARALLELISM in self._annotations:
+            if (
+                self.is_stopping
+                and not holds_quota(workload)
+                and names.JOB_MIN_PARALLELISM in self.metadata.annotations
+            ):
                 counts.add(mine.count)  # the parallelism of an admission that is gone already
             same_pods = (own.spec.containers, own.spec.init_containers) == (
                 other.spec.containers,
@@ -244,9 +241,9 @@ class JobGang(SingleJob):
         template = merge_patch(Directives.of(self.job.spec.template).as_template(), wanted.as_template())
         if template:
             spec["template"] = template
-        if count != self.count and names.JOB_MIN_PARALLELISM in self._annotations:
+        if count != self.count and names.JOB_MIN_PARALLELISM in self.metadata.annotations:
             spec["parallelism"] = count
-            if self._annotations.get(names.JOB_COMPLETIONS_EQUAL_PARALLELISM) == "true":
+            if self.metadata.annotations.get(names.JOB_COMPLETIONS_EQUAL_PARALLELISM) == "true":
                 spec["completions"] = count
         body: dict[str, Any] = {"spec": spec} if spec else {}
         if self.is_stopping:

@@ -136,7 +136,6 @@ class DescribedGang(SingleJob):
     # ------------------------------------------------------------------ to a Workload
 
     def pod_sets(self) -> tuple[PodSet, ...] | None:
-        """None while the operator has not said which pods there are."""
         roles = self.description.roles(self.seen)
         return None if roles is None else tuple(_pod_set(role) for role in roles)
 

@@ -14,6 +14,7 @@ from admission.api import names
 from admission.api.core import POD_SUCCEEDED, LimitRange, Pod, PodSpec, is_gated, is_terminal
 from admission.api.decoding import plain
 from admission.api.kueue import Workload
+from admission.api.meta import whole_number
 from admission.jobs import pod_states
 from admission.jobs.pod_sets import pod_spec
 from admission.jobs.requests import Misconfigured
@@ -234,8 +235,7 @@ def queue_of(pod: Pod) -> str:
 
 def total_count(pod: Pod) -> int | None:
     """What the pod says of the size of its group; None where that is no number."""
-    text = pod.metadata.annotations.get(names.POD_GROUP_TOTAL_COUNT, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0 else None
+    return whole_number(pod.metadata.annotations.get(names.POD_GROUP_TOTAL_COUNT, "")) or None
 
 
 def _beyond(pods: Iterable[Pod], count: int | None) -> tuple[Pod, ...]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from admission.api import job_kinds
 from admission.api.job_kinds import CustomJob
+from admission.jobs.batch_job import POD_INDEX
 from admission.jobs.described import Description, Role, Seen, mapping, mappings, number, text, verdict_of_conditions
 
-POD_INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 
 
@@ -37,9 +37,13 @@ def _replicas(replicated: Mapping[str, Any]) -> int:
 
 
 def _pods_of_each(replicated: Mapping[str, Any]) -> int:
-    """How many pods each Job runs at once."""
-    parallelism = number(replicated, "template", "spec", "parallelism", default=1)
-    return min(parallelism, number(replicated, "template", "spec", "completions", default=parallelism))
+    return pods_of_job(mapping(replicated, "template"))
+
+
+def pods_of_job(job: Mapping[str, Any]) -> int:
+    """How many pods a Job, or one of such a template, runs at once."""
+    parallelism = number(job, "spec", "parallelism", default=1)
+    return min(parallelism, number(job, "spec", "completions", default=parallelism))
 
 
 def ready(seen: Seen) -> bool:

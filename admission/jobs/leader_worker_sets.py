@@ -19,6 +19,7 @@ from admission.api.leader_worker_sets import (
     WORKER_INDEX_LABEL,
     LeaderWorkerSet,
 )
+from admission.api.meta import whole_number
 from admission.jobs import composing
 from admission.jobs.injection import Directives, cleaned
 from admission.jobs.interface import Context, Outcome, Unit, UnitKey, units_of_controller
@@ -100,8 +101,8 @@ def _groups(owner: LeaderWorkerSet) -> int:
 
 def _number(pod: Pod, label: str) -> int:
     """An index from a label of the controller's; -1, which no group has, for anything else."""
-    text = pod.metadata.labels.get(label, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+    number = whole_number(pod.metadata.labels.get(label, ""))
+    return -1 if number is None else number
 
 
 def _workload_name(owner: LeaderWorkerSet, index: int, context: Context) -> str:

@@ -12,6 +12,7 @@ from itertools import chain, repeat
 from admission.api import names
 from admission.api.core import POD_FAILED, Pod
 from admission.api.kueue import PodSet, TopologyAssignment
+from admission.api.meta import whole_number
 from admission.api.topology_assignment import Domain, decode
 
 Selector = Mapping[str, str]
@@ -81,8 +82,8 @@ def _rank(pod: Pod, pod_set: PodSet, offset: int | None) -> int | None:
         index += group * (pod_set.count // request.sub_group_count)
     if offset is not None:
         return index - offset
-    own = pod.metadata.annotations.get(names.POD_INDEX_OFFSET, "0")
-    return index - int(own) if own.isascii() and own.isdecimal() and len(own) < 10 else None
+    own = whole_number(pod.metadata.annotations.get(names.POD_INDEX_OFFSET, "0"))
+    return None if own is None else index - own
 
 
 def group_offset(pod_set: PodSet, pod_sets: Iterable[PodSet]) -> int | None:
@@ -100,8 +101,7 @@ def _group(pod_set: PodSet) -> str | None:
 
 
 def _number(pod: Pod, key: str) -> int | None:
-    text = pod.metadata.labels.get(key) or pod.metadata.annotations.get(key, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+    return whole_number(pod.metadata.labels.get(key) or pod.metadata.annotations.get(key, ""))
 
 
 def _greedily(

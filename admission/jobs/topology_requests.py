@@ -12,6 +12,7 @@ import msgspec
 
 from admission.api import names
 from admission.api.kueue import PodSetTopologyRequest, SliceRequiredTopologyConstraint
+from admission.api.meta import whole_number
 
 _MOST_CONSTRAINTS = 3
 
@@ -22,7 +23,7 @@ def topology_request(annotations: Mapping[str, str], pod_index_label: str) -> Po
     preferred = annotations.get(names.PODSET_PREFERRED_TOPOLOGY) or None
     unconstrained = annotations.get(names.PODSET_UNCONSTRAINED_TOPOLOGY, "").lower() == "true" or None
     slice_required = annotations.get(names.PODSET_SLICE_REQUIRED_TOPOLOGY) or None
-    slice_size = _whole(annotations.get(names.PODSET_SLICE_SIZE, ""))
+    slice_size = whole_number(annotations.get(names.PODSET_SLICE_SIZE, "")) or None
     constraints = _constraints(annotations.get(names.PODSET_SLICE_CONSTRAINTS, ""))
     if not (required or preferred or unconstrained or slice_required or slice_size or constraints):
         return None
@@ -36,10 +37,6 @@ def topology_request(annotations: Mapping[str, str], pod_index_label: str) -> Po
         pod_set_slice_size=slice_size,
         podset_slice_required_topology_constraints=constraints,
     )
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 and int(text) > 0 else None
 
 
 def _constraints(text: str) -> tuple[SliceRequiredTopologyConstraint, ...]:
