@@ -249,7 +249,7 @@ def _validating(rules: Rules) -> list[_Entry]:
                 "jobs",
                 both,
                 (
-                    Condition(name="is-queued", expression=Matching(rules).job_to_validate),
+                    Condition(name="is-queued", expression=Matching(rules).named_or_was),
                     Condition(name="has-changed", expression=JOB_CHANGED),
                     Condition(name="is-not-being-deleted", expression="!has(object.metadata.deletionTimestamp)"),
                 ),
@@ -264,7 +264,7 @@ def _validating(rules: Rules) -> list[_Entry]:
             plural,
             both,
             (
-                Condition(name="is-queued", expression="true" if rules.manage_all else Matching(rules).named_or_was),
+                Condition(name="is-queued", expression=Matching(rules).named_or_was),
                 Condition(name="has-changed", expression=SPEC_OR_METADATA_CHANGED),
                 Condition(name="is-not-being-deleted", expression="!has(object.metadata.deletionTimestamp)"),
             ),
@@ -281,7 +281,7 @@ def _validating(rules: Rules) -> list[_Entry]:
             both,
             (
                 Condition(name="is-queued", expression=custom_matching.to_validate(rules, kind)),
-                Condition(name="has-changed", expression=custom_matching.CHANGED),
+                Condition(name="has-changed", expression=SPEC_OR_METADATA_CHANGED),
                 Condition(name="not-by-muster", expression=custom_matching.not_by(rules.controller)),
                 Condition(name="is-not-being-deleted", expression="!has(object.metadata.deletionTimestamp)"),
             ),

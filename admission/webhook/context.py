@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from admission.api import job_kinds, names
 from admission.api.job_kinds import JobKind
-from admission.api.meta import LabelSelector, ObjectMeta, OwnerReference, selects
+from admission.api.meta import LabelSelector, ObjectMeta, selects
 from admission.settings import Settings, WithoutQueue
 from admission.webhook.gpus import GpuResources
 from admission.webhook.review import Request
@@ -127,12 +127,7 @@ class Context:
         return labels is None or selects(selector, labels)
 
 
-def job_owner(metadata: ObjectMeta) -> OwnerReference | None:
-    """The batch/v1 Job that controls the object, as the object says."""
+def is_controlled_by(metadata: ObjectMeta, group: str, kind: str) -> bool:
+    """Whether an object of this kind controls it, as it says itself."""
     owner = metadata.controller
-    return owner if owner is not None and owner.kind == "Job" and owner.api_version.startswith("batch/") else None
-
-
-def is_of_daemon_set(metadata: ObjectMeta) -> bool:
-    owner = metadata.controller
-    return owner is not None and owner.kind == "DaemonSet" and owner.api_version.startswith("apps/")
+    return owner is not None and owner.is_of(group, kind)

@@ -104,16 +104,13 @@ def _for_injection(kind: JobKind, job: CustomJob) -> list[Operation]:
 def validate(description: Description, new: CustomJob, old: CustomJob | None, context: Context) -> Iterator[FieldError]:
     if not _is_enabled(description.kind, context) or description.ignored(Seen(new)):
         return
-    if old is None:
-        yield from job_rules.create_errors(_shared(description.kind, new))
-    else:
-        default = context.has_default_queue and context.is_managed_namespace
-        kind = description.kind
-        yield from job_rules.update_errors(_shared(kind, new), _shared(kind, old), has_default_queue=default)
+    kind = description.kind
+    yield from job_rules.errors(_shared(kind, new), None if old is None else _shared(kind, old), context)
+    if old is not None:
         yield from _gpu_errors(description, new, old, context)
     if not (context.rules.manage_all or new.metadata.labels.get(names.QUEUE_LABEL)):
         return
-    yield from _OWN_RULES.get(description.kind, _no_rules)(new)
+    yield from _OWN_RULES.get(kind, _no_rules)(new)
     for role in description.roles(Seen(new)) or ():
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in role.place or (role.name,))
         at = f"spec{where}.metadata.annotations"

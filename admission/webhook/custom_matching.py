@@ -8,14 +8,13 @@ reference alone would be a way around every quota.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from admission.api import job_kinds, names
 from admission.api.job_kinds import JobKind, Path
-from admission.settings import WithoutQueue
 from admission.webhook.context import Rules
 from admission.webhook.gpus import GpuResources, cel_list, cel_string
-from admission.webhook.matching import SPEC_CHANGED, Condition, Matching, Scope, label, selector
+from admission.webhook.matching import Condition, Matching, Scope, label
 
 #: Whether it is suspended, in every kind; of the fields each kind has one.
 SUSPENDED: Final = " || ".join(
@@ -26,17 +25,6 @@ SUSPENDED: Final = " || ".join(
 #: A RayJob on a cluster that is there already is no one's business.
 ON_ITS_OWN: Final = Condition(
     name="brings-its-own-pods", expression="size(object.spec.?clusterSelector.orValue({})) == 0"
-)
-
-#: An update that a rule for jobs looks at. Finalizers and status are no one's business here.
-CHANGED: Final = " || ".join(
-    [
-        SPEC_CHANGED,
-        *(
-            f"object.metadata.?{field}.orValue({{}}) != oldObject.metadata.?{field}.orValue({{}})"
-            for field in ("labels", "annotations")
-        ),
-    ]
 )
 
 
@@ -54,30 +42,20 @@ def scopes(rules: Rules, kind: JobKind) -> list[Scope]:
 
     Where only the adapter finds the templates, it is asked about every job.
     """
-    named, managed = Matching(rules).named_job, selector(rules.managed_namespaces)
-    if rules.manage_all:
-        return [Scope("", managed, "true")]
-    gpus = None if rules.without_queue is WithoutQueue.ALLOW else rules.gpus
-    if gpus is None:
-        return [Scope("", managed, named)]
-    asks = _asks_for_gpus(rules, kind, gpus)
-    in_gpu_namespaces = selector(rules.gpu_namespaces)
-    if not in_gpu_namespaces["matchExpressions"]:
-        return [Scope("", managed, f"{named} || {asks}")]
-    both: dict[str, Any] = selector(rules.managed_namespaces, rules.gpu_namespaces)
-    return [Scope("", managed, named), Scope("gpu", both, f"!({named}) && {asks}")]
+    matching = Matching(rules)
+    return matching.split(matching.named_job, _asks_for_gpus(rules, kind, matching.gpus))
 
 
 def to_validate(rules: Rules, kind: JobKind) -> str:
     """A job that names a queue, or did, or that GPUs may have got into."""
-    named = Matching(rules).job_to_validate
-    gpus = None if rules.without_queue is WithoutQueue.ALLOW else rules.gpus
-    if gpus is None or rules.manage_all:
-        return named
-    return f"{named} || (oldObject != null && {_asks_for_gpus(rules, kind, gpus)})"
+    matching = Matching(rules)
+    named, asks = matching.named_or_was, _asks_for_gpus(rules, kind, matching.gpus)
+    return named if asks is None or rules.manage_all else f"{named} || (oldObject != null && {asks})"
 
 
-def _asks_for_gpus(rules: Rules, kind: JobKind, gpus: GpuResources) -> str:
+def _asks_for_gpus(rules: Rules, kind: JobKind, gpus: GpuResources | None) -> str | None:
+    if gpus is None:
+        return None
     exempt = cel_list(sorted(rules.gpu_exempt_namespaces))
     asks = " || ".join(_within("object.?spec", path, gpus.cel) for path in kind.templates) or "true"
     return f"(!(request.namespace in {exempt}) && ({asks}))"

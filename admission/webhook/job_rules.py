@@ -169,8 +169,14 @@ def gate_errors(text: str) -> Iterator[FieldError]:
         yield fields.invalid(at, text, "must not name a gate twice")
 
 
-def update_errors(new: Job, old: Job, *, has_default_queue: bool) -> Iterator[FieldError]:
+def errors(new: Job, old: Job | None, context: Context) -> Iterator[FieldError]:
     yield from create_errors(new)
+    if old is not None:
+        has_default_queue = context.has_default_queue and context.is_managed_namespace
+        yield from _update_errors(new, old, has_default_queue=has_default_queue)
+
+
+def _update_errors(new: Job, old: Job, *, has_default_queue: bool) -> Iterator[FieldError]:
     yield from _queue_update_errors(new, old, has_default_queue=has_default_queue)
     if new.prebuilt != old.prebuilt and not (new.is_suspended or new.is_elastic):
         yield fields.immutable(label(names.PREBUILT_WORKLOAD), new.prebuilt)

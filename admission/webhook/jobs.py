@@ -40,11 +40,8 @@ def mutate(_raw: Mapping[str, Any], job: Job, context: Context) -> list[Operatio
 def validate(new: Job, old: Job | None, context: Context) -> Iterator[FieldError]:
     if not context.rules.jobs:
         return
-    if old is None:
-        yield from job_rules.create_errors(_shared(new))
-    else:
-        default = context.has_default_queue and context.is_managed_namespace
-        yield from job_rules.update_errors(_shared(new), _shared(old), has_default_queue=default)
+    yield from job_rules.errors(_shared(new), None if old is None else _shared(old), context)
+    if old is not None:
         yield from _resize_errors(new, old)
     yield from _partial_admission_errors(new, old)
     yield from _sync_completions_errors(new)

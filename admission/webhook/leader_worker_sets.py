@@ -11,6 +11,7 @@ from typing import Any
 
 from admission.api import names
 from admission.api.leader_worker_sets import LeaderWorkerSet
+from admission.jobs.serving import is_parent
 from admission.webhook import fields, serving, topology_requests
 from admission.webhook.context import Context
 from admission.webhook.fields import FieldError
@@ -60,7 +61,7 @@ def validate(new: LeaderWorkerSet, old: LeaderWorkerSet | None, context: Context
             at = f"{_AT}.{name}.metadata.annotations"
             yield from topology_requests.errors(at, serving.annotations_of(template), count or None)
     before = None if old is None else old.spec.leader_worker_template
-    if old is None or before is None or not serving.is_parent(before.worker_template, _FRAMEWORK):
+    if old is None or before is None or not is_parent(before.worker_template, _FRAMEWORK):
         return
     if not (old.replicas or old.status.replicas):
         return

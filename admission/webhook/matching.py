@@ -68,7 +68,7 @@ class Matching:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         #: None where GPUs are not looked for.
-        self._gpus: GpuResources | None = None if rules.without_queue is WithoutQueue.ALLOW else rules.gpus
+        self.gpus: GpuResources | None = None if rules.without_queue is WithoutQueue.ALLOW else rules.gpus
 
     def scopes(self, named: str, *specs: str) -> list[Scope]:
         """Where a kind is asked about: objects that name a queue (`named`), and those with GPUs in a pod spec.
@@ -76,17 +76,21 @@ class Matching:
         They are two scopes where GPUs are looked for in some of the managed namespaces only. Of several specs each may
         be missing.
         """
-        managed = selector(self._rules.managed_namespaces)
-        if self._rules.manage_all:
-            return [Scope("", managed, "true")]
         found = [self._asks_for_gpus(spec) for spec in specs]
         parts = [asks for asks in found if asks is not None]
-        if not parts:
-            return [Scope("", managed, named)]
-        asks = parts[0]
+        asks = parts[0] if parts else None
         if len(parts) > 1:
             each = (f"({_optional(spec)}.hasValue() && {part})" for spec, part in zip(specs, parts, strict=True))
             asks = f"({' || '.join(each)})"
+        return self.split(named, asks)
+
+    def split(self, named: str, asks: str | None) -> list[Scope]:
+        """The scopes of objects that name a queue, and of those that ask for GPUs; None: these are not looked for."""
+        managed = selector(self._rules.managed_namespaces)
+        if self._rules.manage_all:
+            return [Scope("", managed, "true")]
+        if asks is None:
+            return [Scope("", managed, named)]
         if _selects_all(self._rules.gpu_namespaces):
             return [Scope("", managed, f"{named} || {asks}")]
         both = selector(self._rules.managed_namespaces, self._rules.gpu_namespaces)
@@ -97,13 +101,13 @@ class Matching:
         return self._asks_for_gpus(spec) or "false"
 
     def _asks_for_gpus(self, spec: str) -> str | None:
-        if self._gpus is None:
+        if self.gpus is None:
             return None
         exempt = sorted(self._rules.gpu_exempt_namespaces)
         return (
             f"(!(request.namespace in {cel_list(exempt)}) && "
             f"!({spec}.?priorityClassName.orValue('') in {cel_list(SYSTEM_PRIORITY_CLASSES)}) && "
-            f"{self._gpus.cel(spec)})"
+            f"{self.gpus.cel(spec)})"
         )
 
     # ---- pods
@@ -133,57 +137,38 @@ class Matching:
             conditions.append(Condition(name="not-of-a-queued-job", expression=expression))
         return conditions
 
-    # ---- jobs
+    # ---- jobs, and what is queued by its pods
 
     @property
     def named_job(self) -> str:
         return f"({label(names.QUEUE_LABEL)} != '')"
 
     @property
-    def job_to_validate(self) -> str:
-        """A job that names a queue, or did."""
+    def named_or_was(self) -> str:
+        """An object that names a queue, or did before it was changed; every one where all are managed."""
         if self._rules.manage_all:
             return "true"
-        return f"{self.named_job} || (oldObject != null && {label(names.QUEUE_LABEL, 'oldObject')} != '')"
-
-    # ---- what is queued by its pods
-
-    @property
-    def named_or_was(self) -> str:
-        """An object that names a queue, or did before it was changed."""
         before = label(names.QUEUE_LABEL, "oldObject")
         return f"({label(names.QUEUE_LABEL)} != '' || (oldObject != null && {before} != ''))"
+
+
+def _differs(field: str, default: str) -> str:
+    return f"object.{field}.orValue({default}) != oldObject.{field}.orValue({default})"
 
 
 #: An update in which something changed that a rule for jobs looks at; starting and stopping a job is none.
 JOB_CHANGED: Final = " || ".join(
     [
         "oldObject == null",
-        *(
-            f"object.metadata.?{field}.orValue({{}}) != oldObject.metadata.?{field}.orValue({{}})"
-            for field in ("labels", "annotations")
-        ),
-        *(
-            f"object.spec.?{field}.orValue(-1) != oldObject.spec.?{field}.orValue(-1)"
-            for field in ("parallelism", "completions")
-        ),
+        *(_differs(f"metadata.?{field}", "{}") for field in ("labels", "annotations")),
+        *(_differs(f"spec.?{field}", "-1") for field in ("parallelism", "completions")),
     ]
 )
 
 #: An update of the spec. Finalizers and status are no one's business here.
-SPEC_CHANGED: Final = (
-    "oldObject == null || object.metadata.?generation.orValue(0) != oldObject.metadata.?generation.orValue(0)"
-)
-
-SPEC_OR_ANNOTATIONS_CHANGED: Final = (
-    f"{SPEC_CHANGED} || object.metadata.?annotations.orValue({{}}) != oldObject.metadata.?annotations.orValue({{}})"
-)
-
-
-SPEC_OR_METADATA_CHANGED: Final = (
-    f"{SPEC_OR_ANNOTATIONS_CHANGED} || "
-    "object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({})"
-)
+SPEC_CHANGED: Final = f"oldObject == null || {_differs('metadata.?generation', '0')}"
+SPEC_OR_ANNOTATIONS_CHANGED: Final = f"{SPEC_CHANGED} || {_differs('metadata.?annotations', '{}')}"
+SPEC_OR_METADATA_CHANGED: Final = f"{SPEC_OR_ANNOTATIONS_CHANGED} || {_differs('metadata.?labels', '{}')}"
 
 
 def selector(*selectors: LabelSelector) -> dict[str, Any]:

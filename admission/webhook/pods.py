@@ -15,7 +15,7 @@ from admission.api.core import Pod
 from admission.jobs.pod_states import group_name
 from admission.jobs.roles import role_hash
 from admission.webhook import fields, job_rules, syntax, topology_requests
-from admission.webhook.context import Context, is_of_daemon_set, job_owner
+from admission.webhook.context import Context, is_controlled_by
 from admission.webhook.fields import FieldError, annotation, label
 from admission.webhook.handling import Refusal
 from admission.webhook.review import Operation
@@ -46,9 +46,9 @@ def _is_not_ours(pod: Pod, context: Context) -> bool:
     """Whether someone trusted made the pod for an owner that is not queued by its pods."""
     if not context.is_trusted:
         return False
-    if MIRROR_ANNOTATION in pod.metadata.annotations or is_of_daemon_set(pod.metadata):
+    if MIRROR_ANNOTATION in pod.metadata.annotations or is_controlled_by(pod.metadata, "apps", "DaemonSet"):
         return True
-    if job_owner(pod.metadata) is None or not context.rules.jobs:
+    if not (context.rules.jobs and is_controlled_by(pod.metadata, "batch", "Job")):
         return False
     labels = pod.metadata.labels
     queued_by_itself = labels.get(names.QUEUE_LABEL) and names.PODSET_LABEL not in labels

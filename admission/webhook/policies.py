@@ -242,7 +242,7 @@ def _started_custom_jobs(rules: Rules, matching: Matching) -> list[dict[str, Any
                 name="is-started",
                 expression=f"{custom_matching.suspended('oldObject')} && !{custom_matching.suspended('object')}",
             ),
-            Condition(name="is-queued", expression="true" if rules.manage_all else matching.named_or_was),
+            Condition(name="is-queued", expression=matching.named_or_was),
             custom_matching.ON_ITS_OWN,
             *custom_matching.not_a_part(rules),
         ],

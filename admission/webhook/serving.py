@@ -17,7 +17,6 @@ from admission.api.core import PodTemplateSpec
 from admission.api.decoding import convert
 from admission.api.meta import ObjectMeta
 from admission.jobs.roles import scheduling_shape
-from admission.jobs.serving import is_parent
 from admission.webhook import fields, job_rules, review
 from admission.webhook.context import Context
 from admission.webhook.fields import FieldError, label
@@ -127,16 +126,3 @@ def _shape(template: Template) -> dict[str, Any]:
 
 def annotations_of(template: Template) -> dict[str, str]:
     return convert(template, PodTemplateSpec).metadata.annotations
-
-
-__all__ = [
-    "Template",
-    "annotations_of",
-    "errors",
-    "into_template",
-    "is_parent",
-    "labels_of",
-    "own_label",
-    "queue_of",
-    "shape_errors",
-]

@@ -11,6 +11,7 @@ from typing import Any
 
 from admission.api import leader_worker_sets, names
 from admission.api.apps import StatefulSet
+from admission.jobs.serving import is_parent
 from admission.webhook import fields, serving, topology_requests
 from admission.webhook.context import Context
 from admission.webhook.fields import FieldError
@@ -39,7 +40,7 @@ def validate(new: StatefulSet, old: StatefulSet | None, context: Context) -> Ite
     yield from serving.errors(new.metadata, None if old is None else old.metadata, ready=ready)
     at = "spec.template.metadata.annotations"
     yield from topology_requests.errors(at, serving.annotations_of(new.spec.template), new.replicas or None)
-    if old is None or not serving.is_parent(old.spec.template, _FRAMEWORK):
+    if old is None or not is_parent(old.spec.template, _FRAMEWORK):
         return
     if old.replicas or old.status.replicas:
         yield from serving.shape_errors("spec.template", new.spec.template, old.spec.template)
