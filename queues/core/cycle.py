@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from queues.core.accounts import Account
 from queues.core.demand import flavors_of
 from queues.core.explain import waits_for, with_outlook, with_reservation
 from queues.core.flavors import Progress
@@ -35,7 +36,7 @@ from queues.core.records import Claim, QueueRecord, Standing, WorkloadRecord
 from queues.core.refusals import Misfit
 from queues.core.state import State
 from queues.core.strategy import chosen
-from queues.core.tree import Account, Node
+from queues.core.tree import Node
 
 _HUMAN = {
     Preempted.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from queues.core.accounts import Account
 from queues.core.activity import World
 from queues.core.fungibility import BEST, WORST, Grade, Mode, goes_on, is_preferred
 from queues.core.model import (
@@ -37,7 +38,6 @@ from queues.core.refusals import (
 )
 from queues.core.selectors import matches_affinity, untolerated
 from queues.core.topology.domains import Domains
-from queues.core.tree import Account
 
 #: What preemption could do for so much of this unit alone.
 Probe = Callable[[FlavorResource, Account, int], Grade]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from queues.core.accounts import Account, Ceiling
 from queues.core.demand import counts_of
 from queues.core.flavors import Assignment, Lack
 from queues.core.model import FlavorResource, PreemptionPolicy
 from queues.core.partial import can_be_reduced
 from queues.core.records import QueueRecord, WorkloadRecord
-from queues.core.tree import Account, Ceiling
 
 #: What preemption could add for so much of a unit, and what would change that; None: anything could.
 Prospects = Callable[[WorkloadRecord, QueueRecord, FlavorResource, int], "Prospect | None"]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from queues.core.accounts import Account
 from queues.core.books import Books
 from queues.core.demand import counts_of
 from queues.core.explain import why_not
@@ -24,7 +25,6 @@ from queues.core.reasons import Reason
 from queues.core.records import Claim, QueueRecord, WorkloadRecord
 from queues.core.refusals import Misfit, Refusal
 from queues.core.state import State
-from queues.core.tree import Account
 
 
 class Preempting(Protocol):

@@ -12,6 +12,7 @@ from enum import Enum, auto
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from queues.core.accounts import Account
 from queues.core.demand import Placed, Shape
 from queues.core.model import (
     Admission,
@@ -27,7 +28,7 @@ from queues.core.model import (
     Workload,
 )
 from queues.core.reasons import Reason
-from queues.core.tree import Account, Node
+from queues.core.tree import Node
 from queues.core.usage_history import NO_USE, History
 
 if TYPE_CHECKING:

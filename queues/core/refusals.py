@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from queues.core.accounts import Account
 from queues.core.model import ClusterQueueName, FlavorName, FlavorResource, ResourceName, Taint
 from queues.core.quantities import text, total
 from queues.core.reasons import Code, Shortage
 from queues.core.records import QueueRecord
-from queues.core.tree import Account
 
 
 @dataclass(frozen=True, slots=True)

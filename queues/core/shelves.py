@@ -11,10 +11,11 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush, heapreplace
 
+from queues.core.accounts import Account
 from queues.core.lacks import Lacks
 from queues.core.order import Group
 from queues.core.records import OrderKey, QueueRecord, WorkloadRecord
-from queues.core.tree import Account, Node
+from queues.core.tree import Node
 from queues.core.usage_history import Level
 
 #: Compares as the line of a cycle does. None where that cannot be told beforehand: then nobody is kept waiting.

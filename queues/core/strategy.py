@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from queues.core import tournament
+from queues.core.accounts import Account
 from queues.core.books import Books
 from queues.core.lacks import Prospect
 from queues.core.model import FlavorResource, Preemption, PreemptionPolicy, Timestamp, Uid
@@ -20,7 +21,7 @@ from queues.core.preemption import classical, fair
 from queues.core.preemption.candidates import Need, Target
 from queues.core.records import QueueRecord, Standing, WorkloadRecord
 from queues.core.shelves import Turn
-from queues.core.tree import Account, is_flat
+from queues.core.tree import is_flat
 
 Asks = Sequence[tuple[Account, int]]
 

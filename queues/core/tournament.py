@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from queues.core.accounts import Account
 from queues.core.fairness import Share, borrows_any, share_of
 from queues.core.model import FlavorResource, Timestamp, Uid
 from queues.core.nomination import Entry
 from queues.core.records import Standing, WorkloadRecord
-from queues.core.tree import Account, Node
+from queues.core.tree import Node
 
 Contender = Entry | Standing
 

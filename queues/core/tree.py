@@ -11,149 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from queues.core.model import UNLIMITED, ClusterQueueName, CohortName, FlavorResource, Quota, ResourceGroup
-from queues.core.quantities import beyond, lendable, private, total
+from queues.core.accounts import Account
+from queues.core.model import ClusterQueueName, CohortName, FlavorResource, Quota, ResourceGroup
+from queues.core.quantities import beyond, lendable, total
 
 _NO_QUOTA = Quota()
-
-
-class Account:
-    """One (flavor, resource) of one node.
-
-    `subtree` is the quota of the node and what its children lend it, `private` the part that stays in the node,
-    `potential` the most that it could ever use. `usage` of a cohort is what its children use beyond their private
-    parts, so an amount is only seen as far up as it has to be borrowed.
-    """
-
-    __slots__ = ("ahead", "borrowing_limit", "height", "nominal", "parent", "potential", "private", "subtree", "usage")
-
-    def __init__(self) -> None:
-        self.nominal = 0
-        self.borrowing_limit: int | None = None
-        self.subtree = 0
-        self.private = 0
-        self.potential = 0
-        self.height = 0
-        self.usage = 0
-        self.parent: Account | None = None
-        #: The same account with announced evictions done. Itself in an account that is already ahead.
-        self.ahead: Account = self
-
-    def charge(self, amount: int) -> None:
-        """Use so much more. Cost: the height of the tree."""
-        account = self
-        while True:
-            free = account.free_privately
-            account.usage += amount
-            parent = account.parent
-            if parent is None or free >= UNLIMITED or amount <= free:
-                return
-            amount -= free
-            account = parent
-
-    def release(self, amount: int) -> None:
-        """Use so much less. Cost: the height of the tree."""
-        account = self
-        while True:
-            borrowed = beyond(account.usage, account.private)
-            account.usage -= amount
-            parent = account.parent
-            if parent is None or borrowed <= 0:
-                return
-            amount = min(amount, borrowed)
-            account = parent
-
-    @property
-    def free_privately(self) -> int:
-        quota = self.private
-        if quota >= UNLIMITED:
-            return UNLIMITED
-        rest = quota - self.usage
-        return max(rest, 0)
-
-    @property
-    def available(self) -> int:
-        """What can be taken now, negative when limits are overdrawn. Cost: the height of the tree.
-
-        available(n) = free privately(n) + min(available(parent), what n may still borrow), written from below: each
-        limit on the way up counts together with what is free privately up to there.
-        """
-        account, free, best = self, 0, UNLIMITED
-        while True:
-            parent = account.parent
-            if parent is None:
-                return best if account.subtree >= UNLIMITED else min(best, free + account.subtree - account.usage)
-            own = account.private
-            if own:
-                if own >= UNLIMITED:
-                    return best
-                if own > account.usage:
-                    free += own - account.usage
-            limit = account.borrowing_limit
-            if limit is not None and limit < UNLIMITED and account.subtree < UNLIMITED:
-                best = min(best, free + account.subtree - own - beyond(account.usage, own) + limit)
-            account = parent
-
-    def ceilings_for(self, amount: int) -> list[Ceiling]:
-        """What usage has to fall to before so much could be available; nothing when it is. Cost: the tree's height.
-
-        Of the limits on the way up, the one that leaves least has to give. What is free privately below it counts for
-        it as well, so there any fall may help.
-        """
-        account, free, least = self, 0, amount
-        private: list[Account] = []
-        found: list[Ceiling] = []
-        while True:
-            parent, own, usage = account.parent, account.private, account.usage
-            room = UNLIMITED
-            if parent is None:
-                if account.subtree < UNLIMITED:
-                    room = free + account.subtree - usage
-            else:
-                if own >= UNLIMITED:
-                    return found
-                free += max(0, own - usage)
-                limit = account.borrowing_limit
-                if limit is not None and limit < UNLIMITED and account.subtree < UNLIMITED:
-                    room = free + account.subtree - own - beyond(usage, own) + limit
-            if room < least:
-                least = room
-                found = [(account, usage - (amount - room)), *((one, one.usage - 1) for one in private)]
-            if parent is None:
-                return found
-            if own:
-                private.append(account)
-            account = parent
-
-    def borrows_with(self, amount: int) -> bool:
-        """Whether using so much more would go beyond the node's own quota."""
-        return beyond(self.usage + amount, self.subtree) > 0
-
-    @property
-    def is_within_quota(self) -> bool:
-        return beyond(self.usage, self.subtree) == 0
-
-    def lowest_fit(self, amount: int) -> tuple[int, bool]:
-        """How far up the tree quota has to be borrowed, and whether that is less than the whole tree.
-
-        The height of the smallest subtree around this ClusterQueue whose own quota covers the amount; 0 when nothing
-        has to be borrowed.
-        """
-        parent = self.parent
-        if parent is None or not self.borrows_with(amount):
-            return 0, parent is not None
-        rest = amount - self.free_privately
-        while True:
-            if not parent.borrows_with(rest):
-                return parent.height, parent.parent is not None
-            if parent.parent is None:
-                return parent.height, False
-            rest -= parent.free_privately
-            parent = parent.parent
-
-
-#: An account, and what its usage must not exceed for something to be possible.
-Ceiling = tuple[Account, int]
 
 
 class Node:
@@ -204,8 +66,8 @@ class Node:
         for one, above in ((account, parent), (ahead, parent and parent.ahead)):
             one.height = self.height
             one.parent = above
-            _set_quota(one, self.quotas.get(unit, _NO_QUOTA), 0)
-            _set_potential(one)
+            one.set_quota(self.quotas.get(unit, _NO_QUOTA), 0)
+            one.set_potential()
         self.accounts[unit] = account
         return account
 
@@ -404,7 +266,7 @@ def _settle(members: list[Node]) -> None:
             account.ahead.parent = None if above is None else above.ahead
             for one in (account, account.ahead):
                 one.height = node.height
-                _set_potential(one)
+                one.set_potential()
 
 
 def _renew(node: Node) -> None:
@@ -429,21 +291,5 @@ def _renew(node: Node) -> None:
         account.ahead = Account()
         account.usage, account.ahead.usage = used.get(unit, (0, 0))
         for one in (account, account.ahead):
-            _set_quota(one, node.quotas.get(unit, _NO_QUOTA), lent.get(unit, 0))
+            one.set_quota(node.quotas.get(unit, _NO_QUOTA), lent.get(unit, 0))
         node.accounts[unit] = account
-
-
-def _set_quota(account: Account, quota: Quota, lent: int) -> None:
-    account.nominal = min(quota.nominal, UNLIMITED)
-    account.borrowing_limit = quota.borrowing_limit
-    account.subtree = total(account.nominal, lent)
-    account.private = private(account.subtree, quota.lending_limit)
-
-
-def _set_potential(account: Account) -> None:
-    parent = account.parent
-    account.potential = account.subtree
-    if parent is not None:
-        account.potential = total(account.private, parent.potential)
-        if account.borrowing_limit is not None:
-            account.potential = min(account.potential, total(account.subtree, account.borrowing_limit))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
+from queues.core.accounts import Account
 from queues.core.activity import World, inactive_reason, why_barred
 from queues.core.books import Books
 from queues.core.demand import shape_of
@@ -19,7 +20,7 @@ from queues.core.preemption.candidates import may_evict
 from queues.core.reasons import Code, Reason
 from queues.core.records import QueueRecord, Stage, Standing, WorkloadRecord
 from queues.core.shelves import Shelves, Ticket, Turn, TurnOf, tickets_of
-from queues.core.tree import Account, Node
+from queues.core.tree import Node
 
 #: With more candidates than this in a tree, it costs less to look at everybody at once.
 _CROWD = 4

@@ -6,6 +6,7 @@ back before it returns. It never touches what is really held.
 
 from __future__ import annotations
 
+from queues.core.accounts import Ceiling
 from queues.core.books import Books
 from queues.core.lacks import Prospect
 from queues.core.model import FlavorResource, PreemptionPolicy
@@ -24,7 +25,6 @@ from queues.core.preemption.candidates import (
 )
 from queues.core.quantities import fits
 from queues.core.records import QueueRecord, WorkloadRecord
-from queues.core.tree import Ceiling
 
 
 def find_targets(need: Need, books: Books, queue_at: Queues) -> list[Target]:
