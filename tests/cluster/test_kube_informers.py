@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -90,6 +91,7 @@ def test_an_object_of_a_megabyte_arrives(control_plane: ControlPlane) -> None:
             body = secret("big", "big") | {"stringData": {"x": "y" * 1_000_000}}
             await client.create(SECRETS, body, "default")
             await soon(lambda: view.names() == {"big"})
+            assert base64.b64decode(view.objects["big"]["data"]["x"]) == b"y" * 1_000_000
 
     asyncio.run(work())
 
@@ -102,7 +104,8 @@ def test_a_restart_of_the_api_server_loses_nothing(control_plane: ControlPlane) 
             await asyncio.to_thread(control_plane.restart, "kube-apiserver")
             await client.delete(SECRETS, "default", "before")
             await client.create(SECRETS, secret("after", "restart"), "default")
-            await soon(lambda: view.names() == {"after"}, 60)
+            await soon(lambda: "after" in view.names(), 60)
+            assert view.names() == {"after"}
 
     asyncio.run(work())
 
