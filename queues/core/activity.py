@@ -39,6 +39,13 @@ class World:
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
 
+def flavors_named(queue: ClusterQueue | None) -> tuple[FlavorName, ...]:
+    """Every flavor of the queue's groups once, in their order; without a queue there is none."""
+    if queue is None:
+        return ()
+    return tuple(dict.fromkeys(flavor.flavor for group in queue.groups for flavor in group.flavors))
+
+
 def activity_of(queue: ClusterQueue, world: World, *, in_cycle: bool) -> Activity:
     """The first reason that applies and what all of them say. Cost: the queue's flavors and checks."""
     if queue.terminating:
@@ -46,7 +53,7 @@ def activity_of(queue: ClusterQueue, world: World, *, in_cycle: bool) -> Activit
     found: list[tuple[str, str]] = []
     if queue.stop_policy is not StopPolicy.NONE:
         found.append((STOPPED, "it is stopped"))
-    flavors = dict.fromkeys(flavor.flavor for group in queue.groups for flavor in group.flavors)
+    flavors = flavors_named(queue)
     checks = dict.fromkeys(rule.name for rule in queue.checks)
     for reason, what, names in (
         ("FlavorNotFound", "missing ResourceFlavors", [name for name in flavors if name not in world.flavors]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from queues.core.demand import Placed, charges_of, hosts_of, placed_of
+from queues.core.demand import Placed, charges_of, on_hosts, placed_of
 from queues.core.model import (
     Admission,
     ClusterQueueName,
@@ -135,7 +135,7 @@ class Books:
             self.leaving[record.uid] = record
         placed = placed_of(record.workload.pod_sets, admission.pod_sets)
         record.placed = self.take(placed)
-        for host in hosts_of(placed):
+        for host, _, _ in on_hosts(placed):
             self.tenants.setdefault(host, {})[record.uid] = record
         self._count(record, queue, 1)
         if not record.ready:
@@ -158,7 +158,7 @@ class Books:
         if claim is not None:
             del claim.victims[record.uid]
         self.give_back(record.placed)
-        for host in hosts_of(one for _, one in record.placed):
+        for host, _, _ in on_hosts(one for _, one in record.placed):
             there = self.tenants.get(host, {})
             there.pop(record.uid, None)
             if not there:

@@ -108,13 +108,13 @@ class Placed(NamedTuple):
     node_requests: Mapping[ResourceName, int]
 
 
-def hosts_of(placed: Iterable[Placed]) -> Iterator[str]:
-    """The hosts on which these assignments have pods."""
+def on_hosts(placed: Iterable[Placed]) -> Iterator[tuple[str, int, Mapping[ResourceName, int]]]:
+    """The hosts on which these assignments have pods, how many, and what one of them takes there."""
     for one in placed:
         if one.assignment.levels[-1:] == (HOSTNAME_LABEL,):
             for domain in one.assignment.domains:
                 if domain.count:
-                    yield domain.values[-1]
+                    yield domain.values[-1], domain.count, one.node_requests
 
 
 def placed_of(pod_sets: tuple[PodSet, ...], assignments: tuple[PodSetAssignment, ...]) -> tuple[Placed, ...]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from queues.core.activity import flavors_named
 from queues.core.books import Books
 from queues.core.demand import counts_of, flavors_of
 from queues.core.model import FlavorName, ResourceFlavor, Size, Uid
-from queues.core.records import QueueRecord, Stage, WorkloadRecord
+from queues.core.records import Stage, WorkloadRecord
 from queues.core.topology.sizes import Sizes, sizes_of
 
 _WAITING = frozenset({Stage.QUEUED, Stage.BACKING_OFF})
@@ -61,7 +62,7 @@ class ExpectedSizes:
 def _count_waiting(record: WorkloadRecord, asked: Mapping[FlavorName, Sizes]) -> None:
     if record.stage in _WAITING and record.queue is not None:
         counted = sizes_of(record.workload.pod_sets, counts_of(record.workload))
-        for flavor in _flavors_of(record.queue):
+        for flavor in flavors_named(record.queue.spec):
             if flavor in asked:
                 asked[flavor].waits(record.uid, counted)
 
@@ -78,7 +79,3 @@ def _count_started(record: WorkloadRecord, asked: Mapping[FlavorName, Sizes]) ->
 
 def _since(record: WorkloadRecord) -> float:
     return 0.0 if record.admission is None else record.admission.reserved_at
-
-
-def _flavors_of(queue: QueueRecord) -> Iterable[FlavorName]:
-    return () if queue.spec is None else {each.flavor: None for group in queue.spec.groups for each in group.flavors}

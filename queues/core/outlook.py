@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 
 from queues.core.books import Books
+from queues.core.demand import on_hosts
 from queues.core.flavors import PodSetPlan
-from queues.core.model import HOSTNAME_LABEL, FlavorName, PodSet, ResourceName, Uid
+from queues.core.model import FlavorName, PodSet, ResourceName, Uid
 from queues.core.policy import TopologyRules
 from queues.core.preemption import sparing
 from queues.core.reasons import Near
@@ -199,10 +200,7 @@ class _Trial:
 
 
 def _held(record: WorkloadRecord) -> Iterable[tuple[str, int, Mapping[ResourceName, int]]]:
-    for _, one in record.placed:
-        if one.assignment.levels[-1:] == (HOSTNAME_LABEL,):
-            for domain in one.assignment.domains:
-                yield domain.values[-1], domain.count, one.node_requests
+    return on_hosts(one for _, one in record.placed)
 
 
 def _pods_on(records: Iterable[WorkloadRecord], hosts: Collection[str]) -> int:

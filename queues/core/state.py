@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from queues.core import events
-from queues.core.activity import World, activity_of, inactive_reason
+from queues.core.activity import World, activity_of, flavors_named, inactive_reason
 from queues.core.books import Books
 from queues.core.demand import charges_of, keeps_its_place, placed_of, rank_of
 from queues.core.expected_sizes import ExpectedSizes
@@ -278,9 +278,9 @@ class State(Readings):
 
     def _index(self, queue: QueueRecord, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
         """Remember which queues use which flavors and checks."""
-        for flavor in _flavors_of(old):
+        for flavor in flavors_named(old):
             self._flavor_users[flavor].pop(queue, None)
-        for flavor in _flavors_of(new):
+        for flavor in flavors_named(new):
             self._flavor_users.setdefault(flavor, {})[queue] = None
         for rule in () if old is None else old.checks:
             self._check_users[rule.name].pop(queue, None)
@@ -401,7 +401,7 @@ class State(Readings):
             activity = Activity(active=False, reason="NotFound", message=f"ClusterQueue {queue.name} not found")
         else:
             activity = activity_of(spec, self.world, in_cycle=queue.node.is_cyclic)
-            topologies = [self.books.domains.levels_of(flavor) for flavor in _flavors_of(spec)]
+            topologies = [self.books.domains.levels_of(flavor) for flavor in flavors_named(spec)]
             queue.is_topology_only = all(levels is not None for levels in topologies)
         if activity == queue.activity:
             return
@@ -453,9 +453,3 @@ class State(Readings):
         """The next decision judges everybody anew. For whoever doubts that all was woken that had to be."""
         for queue in self.books.queues.values():
             self.waiting.wake_queue(queue)
-
-
-def _flavors_of(spec: ClusterQueue | None) -> tuple[FlavorName, ...]:
-    if spec is None:
-        return ()
-    return tuple(dict.fromkeys(flavor.flavor for group in spec.groups for flavor in group.flavors))
