@@ -119,12 +119,19 @@ def with_quota(name: str, cpu: int, flavor_name: str = "default") -> Object:
     return {"spec": {"resourceGroups": cluster_queue(name, cpu, flavors=flavor_name)["spec"]["resourceGroups"]}}
 
 
+def assigned(api: Api, name: str) -> Object:
+    """What the Workload holds for its only pod set."""
+    (found,) = api.get("Workload", name, "default")["status"]["admission"]["podSetAssignments"]
+    return found
+
+
 def test_more_quota(api: Api, watched: Watched, name: str) -> None:
     queues(api, name, cpu=1)
     api.create(workload(name, name, cpu=3))
     watched.waits(name, "ExceedsMaxQuota")
     api.patch("ClusterQueue", name, with_quota(name, 3))
     watched.admitted(name)
+    assert assigned(api, name)["resourceUsage"] == {"cpu": "3"}
 
 
 def test_quota_of_the_cohort(api: Api, watched: Watched, name: str) -> None:
@@ -133,6 +140,7 @@ def test_quota_of_the_cohort(api: Api, watched: Watched, name: str) -> None:
     watched.waits(name, "ExceedsMaxQuota")
     api.create({**flavor(name), "kind": "Cohort", **with_quota(name, 2)})
     watched.admitted(name)
+    assert assigned(api, name)["resourceUsage"] == {"cpu": "3"}
 
 
 def test_a_flavor_that_comes_late(api: Api, watched: Watched, name: str) -> None:
@@ -150,6 +158,7 @@ def test_a_taint_that_is_taken_off_a_flavor(api: Api, watched: Watched, name: st
     watched.waits(name, "NoMatchingFlavor")
     api.patch("ResourceFlavor", name, {"spec": {"nodeTaints": None}})
     watched.admitted(name)
+    assert assigned(api, name)["flavors"] == {"cpu": name}
 
 
 @pytest.mark.parametrize("how", ["relaxed", "deleted"])
@@ -173,7 +182,7 @@ def test_a_limit_range_that_comes_keeps_what_waits_out(api: Api, name: str) -> N
     api.create(workload("second", name, cpu=2, namespace=name))
     watched.waits("second", "WaitingForQuota")
     api.create(limits(name, name, 1))
-    watched.waits("second", "Misconfigured")
+    assert "requests more cpu than its limit: 2, limit 1" in watched.waits("second", "Misconfigured")
 
 
 def test_a_label_of_the_namespace(api: Api, name: str) -> None:

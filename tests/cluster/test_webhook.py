@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.webhook_objects import GATES, GPU, GROUP, MANAGED, QUEUE, TOTAL, gates, job, owner, pod
 from tests.cluster.webhook_process import WebhookProcess, calls, serving
 from tests.controlplane.cluster import Api, ApiError, ControlPlane, eventually
 
@@ -24,12 +25,6 @@ CONTROL_PLANE = {
         "jobs": ["system:serviceaccounts:kube-system"],
     }
 }
-
-QUEUE = "kueue.x-k8s.io/queue-name"
-MANAGED = "kueue.x-k8s.io/managed"
-GROUP, TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
-GATES = ["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"]
-GPU = "nvidia.com/gpu"
 
 
 @pytest.fixture(scope="module")
@@ -63,57 +58,6 @@ def ns(control_plane: ControlPlane, webhook: WebhookProcess) -> str:
 @pytest.fixture
 def tenant(control_plane: ControlPlane) -> Api:
     return control_plane.api_of("tenant")
-
-
-def pod(
-    ns: str,
-    labels: dict[str, str] | None = None,
-    annotations: dict[str, str] | None = None,
-    *,
-    limits: dict[str, str] | None = None,
-    name: str = "p",
-    metadata: dict[str, Any] | None = None,
-    **spec: Any,
-) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": ns,
-            "labels": labels or {},
-            "annotations": annotations or {},
-            **(metadata or {}),
-        },
-        "spec": {"containers": [{"name": "c", "image": "none", "resources": {"limits": limits or {}}}], **spec},
-    }
-
-
-def job(
-    ns: str,
-    labels: dict[str, str] | None = None,
-    annotations: dict[str, str] | None = None,
-    *,
-    limits: dict[str, str] | None = None,
-    **spec: Any,
-) -> dict[str, Any]:
-    containers = [{"name": "c", "image": "none", "resources": {"limits": limits or {}}}]
-    template = {"spec": {"restartPolicy": "Never", "containers": containers}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "j", "namespace": ns, "labels": labels or {}, "annotations": annotations or {}},
-        "spec": {"parallelism": 1, "completions": 1, "template": template, **spec},
-    }
-
-
-def owner(kind: str, version: str) -> dict[str, Any]:
-    reference = {"apiVersion": version, "kind": kind, "name": "o", "uid": "6f4b", "controller": True}
-    return {"ownerReferences": [reference]}
-
-
-def gates(obj: dict[str, Any]) -> list[str]:
-    return [gate["name"] for gate in obj["spec"].get("schedulingGates") or []]
 
 
 def refused(action: Callable[[], Any], *texts: str, status: int | None = None) -> ApiError:
