@@ -63,6 +63,7 @@ async def _work(settings: Settings, kubeconfig: str | None, stop: asyncio.Event,
         recalled = None if settings.admission_fair_sharing is None else memory.recall()
         tenure = Tenure(settings.leader_election.lease_duration)
         controller = Controller(client, settings, memory, decides=decides, recalled=recalled)
+        controller.recall_starts(memory.recall_starts)
         collector = Collector(settings.muster.tracing) if settings.muster.tracing.endpoint else None
         if collector is not None:
             controller.trace(collector.put)

@@ -10,20 +10,24 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from admission.commands.surroundings import journal_url
 from admission.settings import Settings
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from admission.controllers.reporting import Health
-    from queues.journal.entries import Entry, PastUseRow
+    from queues.journal.entries import Decision, Entry, PastUseRow
     from queues.journal.writer import Journal
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
@@ -73,24 +77,45 @@ class Memory:
 
     def recall(self) -> Future[Sequence[PastUseRow]]:
         """What LocalQueues used lately, as far as it is remembered; nothing where the database does not say."""
-        found: Future[Sequence[PastUseRow]] = Future()
+
+        def past_use(connection: Connection) -> Sequence[PastUseRow]:
+            from queues.journal import read
+
+            return read.past_use(connection)
+
+        return self._asked("past use", past_use)
+
+    def recall_starts(self, until: float) -> Future[Sequence[Decision]]:
+        """Who started before then and with which sizes, the oldest first; nobody where the database does not say."""
+
+        def starts(connection: Connection) -> Sequence[Decision]:
+            from queues.journal import read
+
+            return read.starts(connection, until=until)
+
+        return self._asked("starts", starts)
+
+    def _asked(self, what: str, question: Callable[[Connection], Sequence[T]]) -> Future[Sequence[T]]:
+        """The answer, from a thread of its own."""
+        found: Future[Sequence[T]] = Future()
         found.set_running_or_notify_cancel()  # whoever does not wait for it any more must not break the thread
-        threading.Thread(target=lambda: found.set_result(self._past_use()), name="journal recall", daemon=True).start()
+        threading.Thread(
+            target=lambda: found.set_result(self._answer(what, question)), name="journal recall", daemon=True
+        ).start()
         return found
 
-    def _past_use(self) -> Sequence[PastUseRow]:
+    def _answer(self, what: str, question: Callable[[Connection], Sequence[T]]) -> Sequence[T]:
         try:
-            from queues.journal import read
             from queues.journal.database import open_database
 
             engine = open_database(self._url)
             try:
                 with engine.connect() as connection:
-                    return read.past_use(connection)
+                    return question(connection)
             finally:
                 engine.dispose()
         except Exception as error:  # noqa: BLE001  # as above; a journal that is new, or a version behind, is one of them
-            logger.info("the journal remembers no past use", extra={"error": str(error)[:500]})
+            logger.info("the journal does not remember", extra={"what": what, "error": str(error)[:500]})
             return ()
 
     def close(self, timeout: float) -> bool:

@@ -1,18 +1,20 @@
 """What happened to a Workload between two observations, told to the journal: steps, its present row, its use of quota.
 
 Read off the conditions of the object before and after, so that what was decided elsewhere (by a person, another
-controller, the process before this one) is told as well. It must never be read back by anything that decides.
+controller, the process before this one) is told as well. Only hints are ever read back, past use and sizes that came.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from admission.api import meta, names
 from admission.api.kueue import Workload
-from admission.controllers import conditions
+from admission.controllers import conditions, starts
 from admission.controllers.activity import admission_gates
 from queues.core import model
 from queues.core.reasons import Reason
@@ -39,7 +41,8 @@ class Seen:
 class Present:
     """A live Workload as the core has it now. `cluster_queue` is where it waits or holds.
 
-    `goes_first`: it stands before everybody else in the queue's order, since others are evicted for it.
+    `goes_first`: it stands before everybody else in the queue's order, since others are evicted for it. `asked` are the
+    flavors that want to know which sizes come.
     """
 
     workload: Workload
@@ -48,6 +51,7 @@ class Present:
     charges: Charges
     reason: Reason | None = None
     goes_first: bool = False
+    asked: Collection[model.FlavorName] = ()
 
 
 def news(before: Seen | None, present: Present, now: float) -> Iterator[Decision]:
@@ -104,6 +108,7 @@ def steps(before: Workload, present: Present, now: float) -> Iterator[Decision]:
             new.message,
             present.cluster_queue,
             cause=_preemptor(new.message) if happened is Kind.PREEMPTED else "",
+            facts=starts.facts(present.core, present.asked) if happened is Kind.RESERVED else {},
         )
     if conditions.holds_quota(before) and not conditions.holds_quota(workload):
         lost = conditions.condition(workload, names.QUOTA_RESERVED)
@@ -299,6 +304,7 @@ def _decision(
     cluster_queue: str = "",
     *,
     cause: str = "",
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Decision:
     metadata = workload.metadata
     return Decision(
@@ -312,4 +318,5 @@ def _decision(
         code=code,
         message=message,
         cause=cause,
+        facts=facts,
     )

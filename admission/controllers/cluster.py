@@ -82,6 +82,8 @@ class Cluster:
         #: Pods that a scheduling gate came off, and which, for whoever counts that.
         self.ungated: list[tuple[core.Pod, str]] = []
         self.stirred = False
+        #: What the journal remembers of sizes that started, for each core that is begun.
+        self._remembered: list[events.SizesRemembered] = []
         self.occupancy = Occupancy(self.tables, self.apply)
         self._devices = DeviceNews(settings, self.tables, self.look, self.values)
         #: Uids of Workloads that hold quota and whose pods the core knows to be ready.
@@ -192,6 +194,8 @@ class Cluster:
         self.told.clear()
         self.occupancy.begin_anew()
         self._ready.clear()
+        for event in self._remembered:
+            self.apply(event)
         self.tell_everything()
 
     def promise(self, decision: Admit) -> None:
@@ -287,6 +291,11 @@ class Cluster:
         if queue is not None and queue.metadata.uid == row.uid:
             key = model.ObjectKey(row.namespace, row.name)
             self.apply(events.UsageRestored(key, observe.consumed(row.consumed), row.at))
+
+    def remember(self, event: events.SizesRemembered) -> None:
+        """What the journal remembers of sizes that started on a flavor."""
+        self._remembered.append(event)
+        self.apply(event)
 
     def _queue_workloads(self, queue: Key) -> None:
         self._look_at(self.tables.workloads.where("queue", tuple(queue)))

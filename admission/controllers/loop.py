@@ -25,6 +25,7 @@ from admission.controllers.inbox import Inbox
 from admission.controllers.judging import Judge
 from admission.controllers.metrics import Health, Metrics
 from admission.controllers.reporting import Reporting, Sink
+from admission.controllers.starts import Recall, Starts
 from admission.controllers.sweep import Find, Sweep
 from admission.controllers.tables import REQUIRED, WRITTEN, optional
 from admission.controllers.tokens import (
@@ -138,6 +139,7 @@ class Controller:
         self._sweep = Sweep(self._cluster, errands, self._wakes, self._found)
         self._judge = Judge(self._cluster, self._desk, self.metrics, self._say_doubt)
         self._traces: Traces | None = None
+        self._starts: Starts | None = None
         self._again = False
         self._rests_until = 0.0
         self.metrics.health_at_scrape(self._health)
@@ -145,6 +147,10 @@ class Controller:
     def trace(self, send: Callable[[Span], None]) -> None:
         """From now on each gang's life is told as spans."""
         self._traces = Traces(self._cluster, send, self._cluster.settings.muster.tracing.sample_ratio, self._clock)
+
+    def recall_starts(self, recall: Recall) -> None:
+        """The journal, as far as it remembers what started before; it is asked once a flavor wants to know."""
+        self._starts = Starts(self._cluster, recall)
 
     @property
     def is_synced(self) -> bool:
@@ -194,6 +200,8 @@ class Controller:
         self._desk.catch_up(now)
         self._reporting.begin()
         self._sweep.plan(now)
+        if self._starts is not None:
+            self._starts.look(now)
         self._wakes.at(OfHealth(), now + _HEALTH_EVERY)
         self.ready.set()
         log.info("all informers are synced", extra={"workloads": len(self._cluster.tables.workloads)})
@@ -228,6 +236,8 @@ class Controller:
         desk.workloads(now)
         # 4. The adapters look at gangs that changed.
         desk.units(now)
+        if self._starts is not None:
+            self._starts.look(now)
         # 5. Who starts, who has to go, who waits, and
         # 6. the writes that say so. A core in doubt is mended first, and while it is not, nothing is asked of it.
         if self._judge.mend(now):

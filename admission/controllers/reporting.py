@@ -121,7 +121,8 @@ class Reporting:
         charges = {} if record is None or core.admission is None else dict(record.charges)
         queue = self._queue_of(workload) if core.admission is None else core.admission.cluster_queue
         goes_first = record is not None and record.group is not None and record.key[0] == 0
-        return Present(workload, core, queue, charges, reason, goes_first)
+        asked = self._cluster.state.expected_sizes.asked
+        return Present(workload, core, queue, charges, reason, goes_first, asked)
 
     def ungated(self) -> None:
         """Counts the gates that came off pods since it was asked last."""

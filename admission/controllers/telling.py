@@ -56,7 +56,7 @@ def fields(decision: Decision, workload: Workload | None = None) -> dict[str, An
         "cause": decision.message,
         "remedy": decision.remedy,
         "by": decision.cause,
-        **decision.facts,
+        **(decision.facts if decision.kind is Kind.HELD else {}),
     }
     if workload is not None and decision.kind in _GIVEN and workload.status.admission is not None:
         said["flavors"] = {

@@ -6,14 +6,14 @@ Where no flavor asks for it nothing is counted, and it never decides anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from queues.core.activity import flavors_named
 from queues.core.books import Books
 from queues.core.demand import counts_of, flavors_of
-from queues.core.model import FlavorName, ResourceFlavor, Size, Uid
+from queues.core.model import Admission, FlavorName, ResourceFlavor, Size, Uid, Workload
 from queues.core.records import Stage, WorkloadRecord
-from queues.core.topology.sizes import Sizes, sizes_of
+from queues.core.topology.sizes import Counted, Sizes, sizes_of
 
 _WAITING = frozenset({Stage.QUEUED, Stage.BACKING_OFF})
 
@@ -22,6 +22,11 @@ class ExpectedSizes:
     def __init__(self, books: Books) -> None:
         self._sizes = books.domains.sizes
         self._remembered: dict[FlavorName, tuple[tuple[Size, int], ...]] = {}
+
+    @property
+    def asked(self) -> Collection[FlavorName]:
+        """The flavors that are told."""
+        return self._sizes.keys()
 
     def looked_at(self, record: WorkloadRecord) -> None:
         """The workload may have begun or ceased to wait."""
@@ -69,12 +74,16 @@ def _count_waiting(record: WorkloadRecord, asked: Mapping[FlavorName, Sizes]) ->
 
 def _count_started(record: WorkloadRecord, asked: Mapping[FlavorName, Sizes]) -> None:
     if record.admission is not None:
-        counts = {one.name: one.count for one in record.admission.pod_sets}
-        pod_sets = record.workload.pod_sets
-        counted = sizes_of(pod_sets, [counts.get(pod_set.name, 0) for pod_set in pod_sets])
+        counted = started_sizes(record.workload, record.admission)
         for flavor in flavors_of(record.admission.pod_sets):
             if flavor in asked:
                 asked[flavor].started(record.uid, counted)
+
+
+def started_sizes(workload: Workload, admission: Admission) -> Counted:
+    """The sizes that it started with: it may be with fewer pods than it asked for."""
+    counts = {one.name: one.count for one in admission.pod_sets}
+    return sizes_of(workload.pod_sets, [counts.get(pod_set.name, 0) for pod_set in workload.pod_sets])
 
 
 def _since(record: WorkloadRecord) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, func, or_, select
+from sqlalchemy import Connection, Select, Text, cast, func, or_, select
 
 from queues.journal.entries import (
     Decision,
@@ -43,6 +43,10 @@ L = LocalQueueRecord
 
 #: Rows fetched at a time, and values bound in one statement.
 FETCHED = 500
+
+#: Starts are remembered among so many decisions, and so many of them.
+LOOKED_AT = 200_000
+REMEMBERED = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +314,19 @@ def decisions(connection: Connection, wanted: DecisionFilter, *, limit: int) -> 
     return [_decision(dict(row)) for row in connection.execute(query).mappings()]
 
 
+def starts(connection: Connection, *, until: float) -> list[Decision]:
+    """The reservations before a time that have facts, the oldest first. Cost: one step for each decision looked at."""
+    d = DecisionRecord
+    newest = connection.scalar(select(func.max(d.id))) or 0
+    query = (
+        rows_of(d)
+        .where(d.id > newest - LOOKED_AT, d.kind == Kind.RESERVED.value, d.at < until, cast(d.facts, Text) != "{}")
+        .order_by(d.id.desc())
+        .limit(REMEMBERED)
+    )
+    return [_decision(dict(row)).decision for row in connection.execute(query).mappings()][::-1]
+
+
 def names(connection: Connection, uids: Collection[str]) -> dict[str, tuple[str, str]]:
     """Namespace and name of workloads, live or remembered."""
     found: dict[str, tuple[str, str]] = {}
@@ -333,7 +350,7 @@ def _queue(row: Mapping[Any, Any]) -> QueueRow:
 
 
 def _workload(row: Mapping[Any, Any]) -> WorkloadRow:
-    values = {name: row[name] for name in WorkloadRow.__dataclass_fields__ if name in row}
+    values = {name: row[name] for name in WorkloadRow.__struct_fields__ if name in row}
     return WorkloadRow(
         **{
             **values,

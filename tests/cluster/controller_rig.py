@@ -75,8 +75,11 @@ class Running:
     async def _run(self) -> None:
         self._loop, self._stop, self._task = asyncio.get_running_loop(), asyncio.Event(), asyncio.current_task()
         async with await connect(self._kubeconfig) as client:
-            recalled = self._journal.recall() if isinstance(self._journal, Memory) else None
+            memory = self._journal if isinstance(self._journal, Memory) else None
+            recalled = None if memory is None else memory.recall()
             self.controller = Controller(client, self._settings, self._journal, recalled=recalled)
+            if memory is not None:
+                self.controller.recall_starts(memory.recall_starts)
             await self.controller.run(self._stop)
 
 

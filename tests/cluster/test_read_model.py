@@ -1,4 +1,4 @@
-"""What the pages know of a real control plane: cohorts, the map of hosts, the closest rack, who was displaced."""
+"""What is read from the journal of a real control plane: by the pages, and by the next controller."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import Engine
 
+from admission.commands.memory import Memory
+from admission.settings.configuration import Journal as JournalOptions
+from queues.core.model import FlavorName
 from queues.inspection import answers, cohorts
 from queues.inspection.topology import topology
 from queues.journal import migrate
@@ -17,6 +21,8 @@ from queues.journal.database import open_database
 from queues.journal.writer import Journal
 from tests.cluster.controller_rig import (
     KUEUE,
+    SETTINGS,
+    Running,
     Watched,
     cluster_queue,
     flavor,
@@ -32,8 +38,8 @@ pytestmark = pytest.mark.cluster
 HOST, RACK = "kubernetes.io/hostname", "example.com/rack"
 
 
-def node(api: Api, name: str, rack: str) -> None:
-    labels = {"pool": "p", RACK: rack, HOST: name}
+def node(api: Api, name: str, rack: str, pool: str = "p") -> None:
+    labels = {"pool": pool, RACK: rack, HOST: name}
     api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
     # The API server marks new nodes as not ready; nobody else is there to take that away.
     api.patch("Node", name, {"spec": {"taints": None}})
@@ -43,8 +49,8 @@ def node(api: Api, name: str, rack: str) -> None:
     api.patch("Node", name, {"status": status}, sub="status")
 
 
-def gang(name: str, count: int, priority: int) -> dict[str, Any]:
-    body = workload(name, "lq", cpu=4, count=count, priority=priority)
+def gang(name: str, count: int, priority: int, queue: str = "lq") -> dict[str, Any]:
+    body = workload(name, queue, cpu=4, count=count, priority=priority)
     body["spec"]["podSets"][0]["topologyRequest"] = {"required": RACK}
     return body
 
@@ -106,3 +112,43 @@ def test_the_pages_know_what_the_queues_know(control_plane: ControlPlane, rememb
     eventually(lambda: watched.is_true("low", "Evicted"), message="low has to go")
     (displaced,) = eventually(lambda: explained("high").get("displaced"), message="it is told who went")
     assert (displaced["namespace"], displaced["name"]) == ("default", "low")
+
+
+def test_the_next_controller_knows_which_sizes_were_started(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """A gang started and is gone: nothing but the journal says that such ones come."""
+    install_crds(control_plane)
+    api, watched = control_plane.api, Watched(control_plane.api)
+    levels = [{"nodeLabel": RACK}, {"nodeLabel": HOST}]
+    api.create({"apiVersion": KUEUE, "kind": "Topology", "metadata": {"name": "known"}, "spec": {"levels": levels}})
+    made = flavor("known", nodeLabels={"pool": "known"}, topologyName="known")
+    made["metadata"]["annotations"] = {"muster.dev/packing": "FragmentationAware"}
+    api.create(made)
+    api.create(cluster_queue("known", 100, flavors="known"))
+    api.create(local_queue("known", "known"))
+    for name in ("known-a", "known-b"):
+        node(api, name, "r1", pool="known")
+    muster = msgspec.structs.replace(SETTINGS.muster, journal=JournalOptions(url=f"sqlite:///{tmp_path}/journal"))
+    settings = msgspec.structs.replace(SETTINGS, muster=muster)
+
+    def known(controller: Running) -> list[tuple[int, str | None, int]]:
+        assert controller.controller is not None
+        sizes = controller.controller._cluster.state.books.domains.sizes[FlavorName("known")]  # nobody is told
+        return [(size.pods, size.level, count) for size, count in sizes.coming()]
+
+    memory = Memory(settings)
+    memory.open()
+    with running(control_plane, settings, memory) as first:
+        api.create(gang("gone", 2, 0, queue="known"))
+        watched.admitted("gone")
+        eventually(lambda: memory.recall_starts(time.time() + 1).result(), every=0.2, message="the start is written")
+        api.delete("Workload", "gone", "default")
+        watched.gone("Workload", "gone")
+        assert known(first) == [(2, RACK, 2)]
+    assert memory.close(5)
+    with running(control_plane, settings, Memory(settings)) as second:
+
+        def remembered_after_news() -> bool:
+            api.patch("Node", "known-a", {"metadata": {"labels": {"seen": str(time.monotonic())}}})
+            return known(second) == [(2, RACK, 2)]
+
+        eventually(remembered_after_news, message="it is told what the journal remembers")

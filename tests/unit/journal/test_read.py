@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Connection
 
 from queues.journal import read
 from queues.journal.database import open_database
 from queues.journal.entries import (
     Amount,
+    Decision,
     Entry,
     Kind,
     LocalQueueRow,
@@ -113,6 +114,33 @@ UIDS = ("0a", "0-b", "0B", "0b", "A0", "a-0", "a0", "_x", "é")
 @told(*(workload(uid) for uid in UIDS))
 def test_ties_are_in_byte_order_on_every_database(connection: Connection) -> None:
     assert [p.workload.uid for p in read.pending(connection, "cq", limit=99)] == sorted(UIDS)
+
+
+def reservation(uid: str, at: float, **facts: int) -> Decision:
+    return decision(uid, at=at, kind=Kind.RESERVED, facts=facts)
+
+
+@told(
+    reservation("first", 10.0, size=1),
+    decision("not-a-start", at=20.0, facts={"size": 2}),
+    reservation("without", 30.0),
+    reservation("second", 40.0, size=3),
+    reservation("first", 50.0, size=4),
+    reservation("too-late", 60.0, size=5),
+)
+def test_starts_are_the_reservations_with_facts_before_a_time(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = read.starts(connection, until=60.0)
+    assert [(each.workload, each.facts) for each in found] == [
+        ("first", {"size": 1}),
+        ("second", {"size": 3}),
+        ("first", {"size": 4}),
+    ]
+    monkeypatch.setattr(read, "REMEMBERED", 2)
+    assert [each.at for each in read.starts(connection, until=60.0)] == [40.0, 50.0]
+    monkeypatch.setattr(read, "LOOKED_AT", 2)
+    assert [each.at for each in read.starts(connection, until=60.0)] == [50.0]
 
 
 def test_positions_agree_with_a_plain_sort(migrated: str) -> None:
