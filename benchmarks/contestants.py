@@ -52,10 +52,8 @@ class Side:
         """Without the kubeconfig. Files that it needs go to `folder`."""
         if self is PEER:
             return [str(build.programs_folder() / "minimalkueue"), *(["--enableTAS"] if topology else [])]
-        settings = folder / "muster.yaml"
-        settings.write_text(_SETTINGS.replace("FOLDER", str(folder)))
         profiled = ["-m", "cProfile", "-o", PROFILE] if PROFILE else []
-        return [sys.executable, *profiled, "-m", "admission.cli", "controller", "--config", str(settings)]
+        return [sys.executable, *profiled, "-m", "admission.cli", "controller", "--config", str(settings(folder))]
 
     def wrapper(self, folder: Path) -> Path:
         """A program for the peer's runner, which gives it flags of its own and expects it to know them."""
@@ -86,6 +84,13 @@ class Side:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+def settings(folder: Path) -> Path:
+    """Muster's settings, in a file in `folder`, where its journal will be as well."""
+    path = folder / "muster.yaml"
+    path.write_text(_SETTINGS.replace("FOLDER", str(folder)))
+    return path
 
 
 PEER = Side("peer", releases=False)

@@ -1,7 +1,7 @@
 """Where everything that happens arrives: deltas of the informers and answers of the writes, in their order.
 
-It decides only when the controller is woken: at once for a lone event, a few milliseconds later while events keep
-coming, so that a burst is taken in together. It must never lose or reorder anything.
+It decides only when the controller is woken: at once for a lone event, and not more often than each few milliseconds
+while events keep coming, so that what a turn costs is shared. It must never lose or reorder anything.
 """
 
 from __future__ import annotations
@@ -25,19 +25,16 @@ class Observed:
 
 Item = Observed | Answer
 
-#: More than this in one turn counts as a burst.
-_BURST = 20
-
 
 class Inbox:
-    """Used from one event loop. A burst is gathered for `gather` seconds."""
+    """Used from one event loop. What arrives within `gather` seconds of the last turn waits until they are over."""
 
-    def __init__(self, most: int = 2_000, gather: float = 0.004) -> None:
+    def __init__(self, most: int = 2_000, gather: float = 0.01) -> None:
         self._items: deque[Item] = deque()
         self._arrived = asyncio.Event()
         self._most = most
         self._gather = gather
-        self._last = 0
+        self._drained_at = float("-inf")
 
     def put(self, item: Item) -> None:
         self._items.append(item)
@@ -53,19 +50,20 @@ class Inbox:
         """Until there is something, or the time is over."""
         if seconds is not None and seconds <= 0:
             await asyncio.sleep(0)
-        elif not self._items:
+            return
+        if not self._items:
             try:
                 # Not `wait_for`: until Python 3.12 it forgets that it was cancelled when something arrives just then.
                 async with asyncio.timeout(seconds):
                     await self._arrived.wait()
             except TimeoutError:
                 return
-        if self._last > _BURST and len(self._items) < self._most:
-            await asyncio.sleep(self._gather)
+        rest = self._drained_at + self._gather - asyncio.get_running_loop().time()
+        if rest > 0 and len(self._items) < self._most:
+            await asyncio.sleep(rest)
 
     def drain(self) -> list[Item]:
         """What arrived, at most `most` at once so that timers keep their time."""
         self._arrived.clear()
-        taken = [self._items.popleft() for _ in range(min(len(self._items), self._most))]
-        self._last = len(taken)
-        return taken
+        self._drained_at = asyncio.get_running_loop().time()
+        return [self._items.popleft() for _ in range(min(len(self._items), self._most))]

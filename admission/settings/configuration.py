@@ -341,14 +341,15 @@ class Control(Section, frozen=True):
     """How hard the controller works.
 
     `api_concurrency` bounds the writes under way at once; `sweep_period` is the time between two slow looks at
-    everything, `status_interval` that between two status writes of one queue; `batch_window` is how long a burst is
-    gathered before it is taken in. Events: so many a second, and so many at once after a quiet time.
+    everything, `status_interval` that between two status writes of one queue; `batch_window` is the shortest time
+    between two looks at what has happened, for which a lone event never waits. Events: so many a second, and so many at
+    once after a quiet time.
     """
 
     api_concurrency: int = 32
     sweep_period: Seconds = Seconds(300)
     status_interval: Seconds = Seconds(1)
-    batch_window: Seconds = Seconds(0.004)
+    batch_window: Seconds = Seconds(0.01)
     events_per_second: float = 5.0
     event_burst: int = 50
 

@@ -9,9 +9,10 @@ Times are seconds since the epoch. Quantities are integers as in `queues.core.mo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from msgspec import Struct, field
 
 from queues.core.reasons import Reason
 
@@ -65,8 +66,7 @@ def shortages(reason: Reason) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------ history
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """One step in the life of a workload; append-only, kept for the retention time.
 
     `code` is the machine-readable reason (`Preempted`, `WaitingForQuota`, `Succeeded`, ...), `facts` what can be put
@@ -90,16 +90,14 @@ class Decision:
 # ------------------------------------------------------------------ read model
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     api_version: str
     kind: str
     name: str
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodSetRow:
+class PodSetRow(Struct, frozen=True):
     """`count` equal pods of a workload; `requests` is what one of them takes of a node.
 
     `closeness` is how near to each other they have to be (`required`, `preferred`, `unconstrained`, or empty: anywhere)
@@ -117,8 +115,7 @@ class PodSetRow:
     domains: tuple[tuple[tuple[str, ...], int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadRow:
+class WorkloadRow(Struct, frozen=True):
     """A workload that is not finished. Key: `uid`.
 
     The place in the order of `cluster_queue` (empty while its LocalQueue does not exist) comes from `sticky`,
@@ -153,15 +150,13 @@ class WorkloadRow:
     pod_sets: tuple[PodSetRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadRemoved:
+class WorkloadRemoved(Struct, frozen=True):
     """It finished or was deleted."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaRow:
+class QuotaRow(Struct, frozen=True):
     """One resource of one flavor of a ClusterQueue.
 
     Limits None: no limit. `reserved` is the quota held by workloads with a reservation, `admitted` the part of it by
@@ -178,8 +173,7 @@ class QuotaRow:
     borrowed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRow:
+class QueueRow(Struct, frozen=True):
     """A ClusterQueue. Key: `name`. `reason` and `message` are those of its Active condition.
 
     Pending workloads are not counted here: the read model counts its workload rows, so that both always agree.
@@ -195,13 +189,11 @@ class QueueRow:
     quotas: tuple[QuotaRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRemoved:
+class QueueRemoved(Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class LocalQueueRow:
+class LocalQueueRow(Struct, frozen=True):
     """A LocalQueue. Key: `namespace` and `name`. Its ClusterQueue need not exist.
 
     `past_use` comes before everything else in the order of its ClusterQueue, the least first; None where it does not
@@ -217,14 +209,12 @@ class LocalQueueRow:
     past_use: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LocalQueueRemoved:
+class LocalQueueRemoved(Struct, frozen=True):
     namespace: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PastUseRow:
+class PastUseRow(Struct, frozen=True):
     """What a LocalQueue used lately, as of `at`. Key: `namespace` and `name`.
 
     It survives a `Reset`, as it is read back after a restart; `uid` tells LocalQueues of one name apart. `consumed` are
@@ -241,8 +231,7 @@ class PastUseRow:
 # ------------------------------------------------------------------ what lies around the queues
 
 
-@dataclass(frozen=True, slots=True)
-class CohortRow:
+class CohortRow(Struct, frozen=True):
     """A Cohort that exists as an object. Key: `name`. `quotas` are its own, beside those of its members."""
 
     name: str
@@ -250,13 +239,11 @@ class CohortRow:
     quotas: tuple[QuotaRow, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CohortRemoved:
+class CohortRemoved(Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class FlavorRow:
+class FlavorRow(Struct, frozen=True):
     """A ResourceFlavor. Key: `name`. `levels` are the node labels of its Topology, the largest domain first."""
 
     name: str
@@ -265,8 +252,7 @@ class FlavorRow:
     levels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FlavorRemoved:
+class FlavorRemoved(Struct, frozen=True):
     name: str
 
 
@@ -276,8 +262,7 @@ class NodeState(Enum):
     NOT_READY = "notReady"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(Struct, frozen=True):
     """A node. Key: `name`. `labels` are those that flavors and topologies refer to.
 
     `free` is what is left of `capacity` after everything that is known to hold some of it: below 0 where that is more
@@ -291,23 +276,20 @@ class NodeRow:
     free: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRemoved:
+class NodeRemoved(Struct, frozen=True):
     name: str
 
 
 # ------------------------------------------------------------------ usage ledger
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Struct, frozen=True):
     flavor: str
     resource: str
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class UsageStarted:
+class UsageStarted(Struct, frozen=True):
     """From `at` on the workload holds exactly these amounts, until the next `UsageStarted` or `UsageEnded` of it.
 
     To be told when quota is reserved and whenever the amounts change (reclaimable pods). Telling the same again
@@ -323,8 +305,7 @@ class UsageStarted:
     amounts: tuple[Amount, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UsageEnded:
+class UsageEnded(Struct, frozen=True):
     """The workload gave its quota back at `at`."""
 
     at: float
@@ -334,8 +315,7 @@ class UsageEnded:
 # ------------------------------------------------------------------ rebuild
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Struct, frozen=True):
     """The whole truth at `at`, told once the state was rebuilt after a start or a change of leader.
 
     Rows that are not named here go away, but for past use; open uses of workloads that are not in `usage` are closed at

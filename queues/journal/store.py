@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+from msgspec import structs
 from sqlalchemy import Connection, Table, bindparam, case, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -129,11 +130,11 @@ def _upsert(connection: Connection, table: Table, rows: list[Values]) -> None:
 
 
 def _queue(row: QueueRow) -> Values:
-    return {**_fields(row), "quotas": [asdict(quota) for quota in row.quotas]}
+    return {**_fields(row), "quotas": [structs.asdict(quota) for quota in row.quotas]}
 
 
 def _cohort(row: CohortRow) -> Values:
-    return {"name": row.name, "parent": row.parent, "quotas": [asdict(quota) for quota in row.quotas]}
+    return {"name": row.name, "parent": row.parent, "quotas": [structs.asdict(quota) for quota in row.quotas]}
 
 
 def _flavor(row: FlavorRow) -> Values:
@@ -159,7 +160,7 @@ def _pod_set(row: PodSetRow) -> Values:
     """Without what is empty: most have no place yet, and there may be many."""
     return {
         name: dict(value) if isinstance(value, Mapping) else value
-        for name in row.__dataclass_fields__
+        for name in row.__struct_fields__
         if (value := getattr(row, name))
     }
 
@@ -185,7 +186,7 @@ def _workload(row: WorkloadRow) -> Values:
         "state": row.state.value,
         "owner_kind": first.kind if first else "",
         "owner_name": first.name if first else "",
-        "owners": [asdict(owner) for owner in row.owners],
+        "owners": [structs.asdict(owner) for owner in row.owners],
         "requests": dict(row.requests),
         "flavors": dict(row.flavors),
         "shortages": [dict(shortage) for shortage in row.shortages],
@@ -198,7 +199,7 @@ def _workload(row: WorkloadRow) -> Values:
 
 def _fields(row: Any) -> Values:
     """Its attributes; `message` fit for a text column."""
-    values = {name: getattr(row, name) for name in row.__dataclass_fields__}
+    values = {name: getattr(row, name) for name in row.__struct_fields__}
     return {**values, "message": _text(values["message"])}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 
+from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from queues.journal.entries import WorkloadState

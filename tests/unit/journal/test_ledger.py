@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
+from msgspec import structs
 
 from queues.journal.entries import Amount, UsageEnded, UsageEntry, UsageStarted
 from queues.journal.ledger import LARGEST, Interval, Snapshot, settle
@@ -106,7 +107,7 @@ def test_another_queue_is_another_interval() -> None:
 
 def test_each_resource_goes_its_own_way() -> None:
     def both(at: float, cpu: int) -> UsageStarted:
-        return replace(started("a", at), amounts=(Amount("h100", GPU, 8), Amount("h100", "cpu", cpu)))
+        return structs.replace(started("a", at), amounts=(Amount("h100", GPU, 8), Amount("h100", "cpu", cpu)))
 
     got = settle([both(10, 4000), both(20, 2000), UsageEnded(30, "a")], [], {})
     assert sorted((i.resource, i.amount, i.started_at, i.ended_at) for i in got.inserts) == [
