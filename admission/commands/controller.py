@@ -57,6 +57,7 @@ async def _work(settings: Settings, kubeconfig: str | None, stop: asyncio.Event,
     from admission.kube.lease import Tenure
     from admission.telemetry import Collector
 
+    logs.gather()
     connection = settings.client_connection
     memory = Memory(settings)
     async with await connect(kubeconfig, qps=connection.qps, burst=connection.burst, component="controller") as client:
