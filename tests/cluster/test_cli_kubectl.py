@@ -146,10 +146,18 @@ def test_priorities_are_changed_where_their_user_would(kubectl: Kubectl, town: T
     eventually(lambda: len([p for p in town.running(team) if p["metadata"]["name"].startswith("waits-")]) == 4)
 
 
-def test_names_are_completed_from_the_cluster(kubectl: Kubectl, team: str) -> None:
-    assert f"{team}\n" in kubectl("__complete", "muster", "queues", "team-")
-    assert "default\n" in kubectl("__complete", "muster", "hold", "lq", "-n", team, "")
-    assert "bare\n" in kubectl("__complete", "muster", "-n", team, "explain", "b")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        pytest.param(["queues", "team-"], "{team}", id="a namespace with queues"),
+        pytest.param(["hold", "lq", "-n", "{team}", ""], "default", id="a LocalQueue"),
+        pytest.param(["-n", "{team}", "explain", "b"], "bare", id="a Workload"),
+    ],
+)
+def test_names_are_completed_from_the_cluster(kubectl: Kubectl, team: str, typed: list[str], completed: str) -> None:
+    words = ["__complete", "muster", *(word.replace("{team}", team) for word in typed)]
+    # It gives up after three seconds rather than keep somebody waiting, as a busy machine may make it.
+    eventually(lambda: completed.replace("{team}", team) in kubectl(*words).splitlines())
 
 
 # ------------------------------------------------------------------ kubectl kueue
