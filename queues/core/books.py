@@ -253,6 +253,7 @@ class Books:
         """It is not going to leave after all; whoever counts on that has to look again."""
         if record.evicted:
             self._return(record)
+            self.nodes_stirred = self.nodes_stirred or bool(record.placed)
             if record.holder is not None:
                 self.stir(record.holder, None)
 
@@ -305,9 +306,10 @@ class Books:
             return
         self.lift(claim)
         record.claim = None
-        assert record.queue is not None  # noqa: S101
-        del self.claimants[record.uid], record.queue.claimants[record.uid]
-        self.free(record.queue, claim.usage)
+        del self.claimants[record.uid]
+        if record.queue is not None:
+            del record.queue.claimants[record.uid]
+            self.free(record.queue, claim.usage)
         for victim in claim.victims.values():
             victim.claimed_by = None
         self.nodes_stirred = self.nodes_stirred or any(one.topology is not None for one in claim.assignments)
@@ -323,7 +325,7 @@ class Books:
         claim.placed = self.take(placed_of(claim.record.workload.pod_sets, claim.assignments))
 
     def _claim_usage(self, claim: Claim, sign: int) -> None:
-        queue = claim.record.queue
+        queue = claim.record.queue or claim.record.holder
         assert queue is not None  # noqa: S101
         for unit, amount in claim.usage.items():
             ahead = self.forest.account(queue.node, unit).ahead

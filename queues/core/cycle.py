@@ -27,23 +27,16 @@ from queues.core.model import (
 )
 from queues.core.nomination import Entry, nominate, still_fits, still_works
 from queues.core.outlook import Drain, Outlook, outlook_for
-from queues.core.plan import Admit, Decision, Evict, Hold, Plan
+from queues.core.plan import Admit, Decision, Hold, Plan
 from queues.core.policy import Policy
-from queues.core.preemption.candidates import Target
+from queues.core.preemption.wording import eviction
 from queues.core.quantities import left, total
-from queues.core.reasons import Code, Preempted, Reason
-from queues.core.records import Claim, QueueRecord, Standing, WorkloadRecord
+from queues.core.reasons import Code, Reason
+from queues.core.records import Claim, Standing, WorkloadRecord
 from queues.core.refusals import Misfit
 from queues.core.state import State
 from queues.core.strategy import chosen
 from queues.core.tree import Node
-
-_HUMAN = {
-    Preempted.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
-    Preempted.IN_COHORT_RECLAMATION: "reclamation within the cohort",
-    Preempted.IN_COHORT_FAIR_SHARING: "Fair Sharing within the cohort",
-    Preempted.IN_COHORT_RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
-}
 
 _NOT_READY = Reason(Code.WAITING_FOR_PODS_READY, "waiting for all admitted workloads to be in PodsReady condition")
 
@@ -67,7 +60,7 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
     state.waiting.turn_of = cycle.strategy.turn
     state.get_ready(now, policy)
     # 2. Those who hold quota but lack places on nodes go before everybody else.
-    cycle.plan.extend(state.second_pass.decide(policy))
+    cycle.plan.extend(state.second_pass.decide(policy, cycle.strategy))
     for _ in range(policy.max_rounds):
         # 3. Wake what could use what was given back; count what was used.
         state.waiting.wake_stirred()
@@ -247,8 +240,7 @@ class _Cycle:
         for target in told:
             books.leave(target.record)
             self._asked[target.record.uid] = len(self.plan)
-            message = _message(record, queue, target)
-            self.plan.append(Evict(target.record.uid, record.uid, queue.name, target.reason, message))
+            self.plan.append(eviction(record, queue, target))
         victims = {target.record.uid: target.record for target in told}
         claim = Claim(record, entry.pod_set_assignments(), entry.assignment.usage, victims)
         books.claim(claim)
@@ -433,12 +425,4 @@ def checks_of(spec: ClusterQueue, assignments: tuple[PodSetAssignment, ...]) -> 
     flavors = flavors_of(assignments)
     return tuple(
         sorted(rule.name for rule in spec.checks if not rule.on_flavors or not flavors.isdisjoint(rule.on_flavors))
-    )
-
-
-def _message(record: WorkloadRecord, queue: QueueRecord, target: Target) -> str:
-    return (
-        f"Preempted to accommodate a workload (UID: {record.uid}, JobUID: {record.workload.job_uid or 'UNKNOWN'}) "
-        f"due to {_HUMAN[target.reason]}; preemptor path: {queue.node.location()}; "
-        f"preemptee path: {target.queue.node.location()}"
     )

@@ -97,7 +97,7 @@ class WorkloadRecord:
 
 
 class Claim:
-    """What a workload waits for: quota that others were evicted for.
+    """What a workload waits for: quota that others were evicted for, or places alone where it holds quota already.
 
     Looking ahead, the victims are gone and `usage` is taken, so that nobody else gets what they give back. `is_first`:
     others were evicted for this workload itself, so it also goes before whoever would come first in its queue.

@@ -1,7 +1,8 @@
 """Looks again at workloads that hold quota but lack places: a host failed under them, or checks came first.
 
-It works from what they hold and from what is free on nodes. It takes no quota and evicts nobody else: without a place a
-workload with a failed host has to go itself, and one whose topology was delayed waits until nodes have more room.
+It works from what they hold and from what is free on nodes, and takes no quota. For a failed host nobody else is
+evicted: without a place the workload has to go itself. One whose topology was delayed may evict others as anybody may
+who waits, and keeps the places that these leave.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from dataclasses import replace
 from queues.core.activity import World
 from queues.core.books import Books
 from queues.core.flavors import PodSetPlan
-from queues.core.model import FlavorName, PodSet, PodSetAssignment, TopologyAssignment, Uid
-from queues.core.placing import find_places
+from queues.core.model import Admission, FlavorName, PodSet, PodSetAssignment, TopologyAssignment, Uid
+from queues.core.placing import Places
 from queues.core.plan import Decision, GiveUp, Place
 from queues.core.policy import Policy, TopologyRules
-from queues.core.records import WorkloadRecord
+from queues.core.preemption.wording import eviction
+from queues.core.records import Claim, WorkloadRecord
 from queues.core.refusals import Refusal
+from queues.core.room import Preempting, Room, RoomMaker
 from queues.core.topology.placement import NoPlacement, assuming
 from queues.core.topology.replacement import Lost, replaced
 
@@ -39,34 +42,41 @@ class SecondPass:
             self.forget(record.uid)
 
     def forget(self, uid: Uid) -> None:
-        self.waiting.pop(uid, None)
+        record = self.waiting.pop(uid, None)
         self.fresh.pop(uid, None)
+        if record is not None:
+            self.books.unclaim(record)
 
-    def decide(self, policy: Policy) -> list[Decision]:
-        """Cost: a placement for each workload that lacks places, when it is new or nodes have more room."""
+    def look_again(self) -> None:
+        """At all of them, as if they were new."""
+        self.fresh.update(dict.fromkeys(self.waiting))
+
+    def decide(self, policy: Policy, strategy: Preempting) -> list[Decision]:
+        """Cost: a placement for each workload that lacks places, when it is new or nodes have more room.
+
+        For a delayed topology without one, also that of a search for victims.
+        """
         if not self.waiting:
             return []
-        if self.books.nodes_stirred:
-            self.fresh.update(dict.fromkeys(self.waiting))
-        found = []
-        for record in sorted((self.waiting[uid] for uid in self.fresh), key=_turn):
-            decision = self._decide(record, policy.topology)
-            if decision is not None:
-                found.append(decision)
+        if self.books.nodes_stirred or self.books.stirred:
+            self.look_again()
+        room = RoomMaker(self.world, self.books, policy.topology, strategy)
+        found: list[Decision] = []
+        fresh, self.fresh = self.fresh, {}
+        for record in sorted((self.waiting[uid] for uid in fresh), key=_turn):
+            admission = record.admission
+            if admission is None or record.evicted:
                 self.forget(record.uid)
-        self.fresh.clear()
+                continue
+            if record.workload.failed_hosts:
+                found += self._replace(record, admission, policy.topology)
+            else:
+                found += self._place(record, admission, room)
         return found
 
-    def _decide(self, record: WorkloadRecord, rules: TopologyRules) -> Decision | None:
-        admission = record.admission
-        if admission is None or record.evicted:
-            return None
-        failed = frozenset(record.workload.failed_hosts)
-        places = self._replaced(record, failed, rules) if failed else self._first_places(record, rules)
-        if isinstance(places, NoPlacement):
-            return self._give_up(record, failed, places, rules)
-        if isinstance(places, Refusal) or not places:
-            return None
+    def _placed(self, record: WorkloadRecord, admission: Admission, places: Places) -> Place:
+        """From now on it holds these places."""
+        self.forget(record.uid)
         pod_sets = tuple(
             [
                 replace(one, topology=places[one.name], is_delayed=False) if one.name in places else one
@@ -77,16 +87,20 @@ class SecondPass:
         self.books.recharge(record, placed)
         return Place(record.uid, placed)
 
-    def _give_up(
-        self, record: WorkloadRecord, failed: frozenset[str], why: NoPlacement, rules: TopologyRules
-    ) -> GiveUp | None:
-        if not rules.fails_fast:
-            return None
+    # ------------------------------------------------------------------ a failed host
+
+    def _replace(self, record: WorkloadRecord, admission: Admission, rules: TopologyRules) -> list[Decision]:
+        failed = frozenset(record.workload.failed_hosts)
+        places = self._replaced(record, failed, rules)
+        if isinstance(places, NoPlacement):
+            return self._give_up(record, failed, places) if rules.fails_fast else []
+        return [self._placed(record, admission, places)] if places else []
+
+    def _give_up(self, record: WorkloadRecord, failed: frozenset[str], why: NoPlacement) -> list[Decision]:
+        self.forget(record.uid)
         self.books.leave(record)
         hosts = tuple(sorted(failed))
-        return GiveUp(record.uid, hosts, f"No replacement for node(s) {', '.join(hosts)}: {why.message}")
-
-    # ------------------------------------------------------------------ a failed host
+        return [GiveUp(record.uid, hosts, f"No replacement for node(s) {', '.join(hosts)}: {why.message}")]
 
     def _replaced(
         self, record: WorkloadRecord, failed: frozenset[str], rules: TopologyRules
@@ -119,15 +133,40 @@ class SecondPass:
 
     # ------------------------------------------------------------------ a delayed topology
 
-    def _first_places(self, record: WorkloadRecord, rules: TopologyRules) -> dict[str, TopologyAssignment] | Refusal:
-        assert record.admission is not None  # noqa: S101
+    def _place(self, record: WorkloadRecord, admission: Admission, room: RoomMaker) -> list[Decision]:
+        """Its places, or those who have to go for them; it waits for these, and keeps what they leave."""
         pod_sets = {pod_set.name: pod_set for pod_set in record.workload.pod_sets}
         plans = [
             PodSetPlan(pod_sets[one.name], one.count, dict(one.flavors), dict(one.usage))
-            for one in record.admission.pod_sets
+            for one in admission.pod_sets
             if one.is_delayed and one.topology is None and one.name in pod_sets
         ]
-        return find_places(self.world, self.books.domains, plans, rules)
+        victims = {} if record.claim is None else dict(record.claim.victims)
+        self.books.unclaim(record)
+        places = room.now(plans)
+        if not isinstance(places, Refusal):
+            return [self._placed(record, admission, places)] if places else []
+        found = room.ahead(plans)
+        if found is not None:
+            self._claim(record, admission, found, victims)
+            return []
+        found = room.with_evictions(record, plans)
+        if found is None:
+            return []
+        for target in found.targets:
+            self.forget(target.record.uid)
+            self.books.leave(target.record)
+        self._claim(record, admission, found, {target.record.uid: target.record for target in found.targets})
+        assert record.holder is not None  # noqa: S101
+        return [eviction(record, record.holder, target) for target in found.targets]
+
+    def _claim(
+        self, record: WorkloadRecord, admission: Admission, room: Room, victims: dict[Uid, WorkloadRecord]
+    ) -> None:
+        assignments = tuple(
+            [replace(one, topology=room.places[one.name]) for one in admission.pod_sets if one.name in room.places]
+        )
+        self.books.claim(Claim(record, assignments, {}, victims))
 
 
 def _lacks_places(record: WorkloadRecord) -> bool:

@@ -250,6 +250,7 @@ class State(Readings):
         if queue.order.is_strict is not strict:
             queue.order.regroup(strict=strict, by_usage=queue.order.by_usage)
         self.past.changed(queue)
+        self.second_pass.look_again()
         self._review(queue)
         if old is None or old.namespace_selector != spec.namespace_selector:
             self._refile(queue)
@@ -451,5 +452,6 @@ class State(Readings):
 
     def look_again(self) -> None:
         """The next decision judges everybody anew. For whoever doubts that all was woken that had to be."""
+        self.second_pass.look_again()
         for queue in self.books.queues.values():
             self.waiting.wake_queue(queue)

@@ -115,7 +115,7 @@ def _check_records(state: State) -> None:
             assert record.claimed_by.victims[uid] is record
             assert record.claimed_by.record.claim is record.claimed_by
         if record.claim is not None:
-            assert record.stage is Stage.QUEUED
+            assert record.stage is Stage.QUEUED or (is_holding and not record.claim.usage)
             assert all(victim.claimed_by is record.claim for victim in record.claim.victims.values())
 
 
