@@ -64,6 +64,8 @@ def _slices(single: str, double: str, half: str, full: str) -> dict[str, Slice]:
 
 
 #: What each MIG profile takes of its GPU, by the name of the preset. The device plugin writes `+me` as `.me`.
+#: The guide lists no GB200, B300, GB300 and GH200 of 144 GB: their names are those of NVIDIA's MIG Manager, their
+#: fractions those of every GPU of seven slices.
 PRESETS: Final[Mapping[str, Mapping[str, Slice]]] = {
     "mig-a30-24gb": {
         "1g.6gb": _slice(1, 1, of=(4, 4)),
@@ -77,8 +79,12 @@ PRESETS: Final[Mapping[str, Mapping[str, Slice]]] = {
     "mig-h100-80gb": _slices("10gb", "20gb", "40gb", "80gb"),
     "mig-h100-94gb": _slices("12gb", "24gb", "47gb", "94gb"),
     "mig-h100-96gb": _slices("12gb", "24gb", "48gb", "96gb"),
+    "mig-gh200-144gb": _slices("18gb", "36gb", "72gb", "144gb"),
     "mig-h200-141gb": _slices("18gb", "35gb", "71gb", "141gb"),
     "mig-b200-180gb": _slices("23gb", "45gb", "90gb", "180gb"),
+    "mig-gb200-186gb": _slices("23gb", "47gb", "93gb", "186gb"),
+    "mig-b300-269gb": _slices("34gb", "67gb", "135gb", "269gb"),
+    "mig-gb300-278gb": _slices("35gb", "70gb", "139gb", "278gb"),
 }
 
 _REPLICATED: Final = re.compile(r"nvidia\.com/(gpu|mig-(?P<profile>.+?))(\.shared)?")

@@ -101,6 +101,18 @@ PRICES = [
         {"example.com/sevenths": 36},
         {"presets": ["mig-a100-40gb"], "resource": "example.com/sevenths", "partsPerGpu": 28},
     ),
+    Price(
+        "a GB200: seven of the smallest cost what the largest does",
+        {"mig__1g_23gb": "7", "mig__7g_186gb": "1"},
+        {PARTS: 2 * 840},
+        {"presets": ["mig-gb200-186gb"]},
+    ),
+    Price(
+        "GPUs of several generations in one cluster",
+        {"mig__1g_34gb": "1", "mig__3g_71gb": "1", "mig__7g_278gb": "1"},
+        {PARTS: 120 + 360 + 840},
+        {"presets": ["mig-h200-141gb", "mig-b300-269gb", "mig-gb300-278gb"]},
+    ),
     Price("four slices of an A30 are the GPU", {"mig__1g_6gb": "4"}, {PARTS: 840}, {"presets": ["mig-a30-24gb"]}),
 ]
 
