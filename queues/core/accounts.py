@@ -52,22 +52,25 @@ class Account:
         """Use so much more. Cost: the height of the tree."""
         account = self
         while True:
-            free = account.free_privately
+            own, parent = account.private, account.parent
+            free = own - account.usage if own else 0
             account.usage += amount
-            parent = account.parent
-            if parent is None or free >= UNLIMITED or amount <= free:
+            if parent is None or own >= UNLIMITED:
                 return
-            amount -= free
+            if free > 0:
+                if amount <= free:
+                    return
+                amount -= free
             account = parent
 
     def release(self, amount: int) -> None:
         """Use so much less. Cost: the height of the tree."""
         account = self
         while True:
-            borrowed = beyond(account.usage, account.private)
+            own, parent = account.private, account.parent
+            borrowed = account.usage - own
             account.usage -= amount
-            parent = account.parent
-            if parent is None or borrowed <= 0:
+            if parent is None or borrowed <= 0 or own >= UNLIMITED:
                 return
             amount = min(amount, borrowed)
             account = parent
@@ -136,11 +139,11 @@ class Account:
 
     def borrows_with(self, amount: int) -> bool:
         """Whether using so much more would go beyond the node's own quota."""
-        return beyond(self.usage + amount, self.subtree) > 0
+        return self.usage + amount > self.subtree and self.subtree < UNLIMITED
 
     @property
     def is_within_quota(self) -> bool:
-        return beyond(self.usage, self.subtree) == 0
+        return self.usage <= self.subtree or self.subtree >= UNLIMITED
 
     def lowest_fit(self, amount: int) -> tuple[int, bool]:
         """How far up the tree quota has to be borrowed, and whether that is less than the whole tree.
@@ -149,7 +152,7 @@ class Account:
         has to be borrowed.
         """
         parent = self.parent
-        if parent is None or not self.borrows_with(amount):
+        if parent is None or self.usage + amount <= self.subtree or self.subtree >= UNLIMITED:
             return 0, parent is not None
         rest = amount - self.free_privately
         while True:

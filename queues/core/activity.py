@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from queues.core.model import (
     AdmissionCheck,
@@ -27,6 +28,8 @@ from queues.core.selectors import selects
 TERMINATING = "Terminating"
 STOPPED = "Stopped"
 READY = "Ready"
+
+_NOT_STOPPED: Final = StopPolicy.NONE
 
 
 @dataclass(slots=True)
@@ -106,7 +109,7 @@ def why_barred(
     if home.spec is None:
         remedy = f"create LocalQueue {home.key.name} in namespace {home.key.namespace}"
         return Reason(Code.MISCONFIGURED, f"LocalQueue {home.key.name} doesn't exist", remedy=remedy), False
-    if home.spec.stop_policy is not StopPolicy.NONE:
+    if home.spec.stop_policy is not _NOT_STOPPED:
         return Reason(Code.SUSPENDED, f"LocalQueue {home.key.name} is stopped"), False
     if queue is None or queue.spec is None:
         name = home.spec.cluster_queue

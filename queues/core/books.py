@@ -134,9 +134,10 @@ class Books:
         if record.evicted:
             self.leaving[record.uid] = record
         placed = placed_of(record.workload.pod_sets, admission.pod_sets)
-        record.placed = self.take(placed)
-        for host, _, _ in on_hosts(placed):
-            self.tenants.setdefault(host, {})[record.uid] = record
+        if placed:
+            record.placed = self.take(placed)
+            for host, _, _ in on_hosts(placed):
+                self.tenants.setdefault(host, {})[record.uid] = record
         self._count(record, queue, 1)
         if not record.ready:
             self.unready[record.uid] = record
@@ -157,17 +158,21 @@ class Books:
         self.leaving.pop(record.uid, None)
         if claim is not None:
             del claim.victims[record.uid]
+        if record.placed:
+            self._drop_placed(record)
+        self.free(queue, record.charges)
+        self.unready.pop(record.uid, None)
+        record.admission, record.holder = None, None
+        record.charges, record.placed = {}, ()
+
+    def _drop_placed(self, record: WorkloadRecord) -> None:
         self.give_back(record.placed)
         for host, _, _ in on_hosts(one for _, one in record.placed):
             there = self.tenants.get(host, {})
             there.pop(record.uid, None)
             if not there:
                 self.tenants.pop(host, None)
-        self.nodes_stirred = self.nodes_stirred or bool(record.placed)
-        self.free(queue, record.charges)
-        self.unready.pop(record.uid, None)
-        record.admission, record.holder = None, None
-        record.charges, record.placed = {}, ()
+        self.nodes_stirred = True
 
     def recharge(self, record: WorkloadRecord, admission: Admission) -> None:
         """The workload holds something else than before; who waits for it goes on waiting."""

@@ -6,7 +6,6 @@ call decides a whole burst. It reads no clock, writes nothing outside of the sta
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 from queues.core.accounts import Account
@@ -82,7 +81,8 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
     cycle.keep_domains()
     # 9. Tell those who wait why.
     made = [decision for decision in cycle.plan if decision is not None]
-    return (*made, *(Hold(record.uid, reason) for record, reason in state.waiting.news()))
+    made += [Hold(record.uid, reason) for record, reason in state.waiting.news()]
+    return tuple(made)
 
 
 class _Cycle:
@@ -98,7 +98,7 @@ class _Cycle:
         #: The same of those who were asked to go.
         self._asked: dict[Uid, int] = {}
         #: How often each was withdrawn from there. Kueue's rules know circles, so somebody has to give in.
-        self._withdrawals: Counter[Uid] = Counter()
+        self._withdrawals: dict[Uid, int] = {}
         #: Nobody else may start before the pods of those who did are ready.
         self.is_blocked = False
         #: Whether somebody of them was withdrawn in this round and may stand before those who are still to come.
@@ -118,7 +118,7 @@ class _Cycle:
         self._has_withdrawn = False
         entries: list[Entry] = []
         # Those who wait for victims first: where that has become hopeless, nobody is to be kept back by it any more.
-        ordered = sorted(heads, key=lambda record: record.claim is None)
+        ordered = sorted(heads, key=lambda record: record.claim is None) if len(heads) > 1 else heads
         while len(entries) < len(ordered):
             record = ordered[len(entries)]
             entry = self._nominate(record)
@@ -230,7 +230,7 @@ class _Cycle:
         if self._is_affected(entry) and not self._works_still(entry):
             self._park_behind(entry, self._works_still)
             return
-        if entry.targets and self._withdrawals[record.uid] > 1:
+        if entry.targets and self._withdrawals.get(record.uid, 0) > 1:
             self._park(entry, entry.reason(), None)
             return
         told = [target for target in entry.targets if not self._withdraw(target.record)]
@@ -256,7 +256,7 @@ class _Cycle:
         if position is None:
             return False
         self.plan[position] = None
-        self._withdrawals[target.uid] += 1
+        self._withdrawals[target.uid] = self._withdrawals.get(target.uid, 0) + 1
         self._has_withdrawn = True
         self.state.withdraw(target)
         return True

@@ -27,7 +27,8 @@ Shape = tuple[object, ...]
 
 def count_of(pod_set: PodSet) -> int:
     """The pods that still need room: those that have ended successfully gave theirs back."""
-    return max(0, pod_set.count - pod_set.reclaimable)
+    reclaimable = pod_set.reclaimable
+    return max(0, pod_set.count - reclaimable) if reclaimable else pod_set.count
 
 
 def counts_of(workload: Workload) -> tuple[int, ...]:
@@ -43,14 +44,18 @@ def _pod_set_shape(pod_set: PodSet) -> Shape:
         pod_set.name,
         count_of(pod_set),
         pod_set.min_count,
-        tuple(sorted(pod_set.requests.items())),
-        tuple(sorted(pod_set.node_requests.items())),
-        tuple(sorted(pod_set.shared.items())),
+        _in_order(pod_set.requests),
+        _in_order(pod_set.node_requests),
+        _in_order(pod_set.shared),
         pod_set.node_selector,
         pod_set.affinity,
         pod_set.tolerations,
         pod_set.topology,
     )
+
+
+def _in_order(amounts: Mapping[ResourceName, int]) -> tuple[tuple[ResourceName, int], ...]:
+    return tuple(sorted(amounts.items()) if len(amounts) > 1 else amounts.items())
 
 
 def rank_of(workload: Workload) -> tuple[int, Timestamp]:
@@ -78,22 +83,23 @@ def charges_of(workload: Workload, admission: Admission) -> dict[FlavorResource,
     The usage written at admission is for the pods admitted then; it shrinks once fewer than these are left to run. What
     they share stays until the last of the workload is gone, for another pod set may use it too.
     """
-    remaining = {pod_set.name: count_of(pod_set) for pod_set in workload.pod_sets}
-    shared = {pod_set.name: pod_set.shared for pod_set in workload.pod_sets}
+    pod_sets = {pod_set.name: pod_set for pod_set in workload.pod_sets}
     charges: dict[FlavorResource, int] = {}
     for assignment in admission.pod_sets:
-        count = remaining.get(assignment.name, assignment.count)
+        pod_set, flavors = pod_sets.get(assignment.name), assignment.flavors
+        count = assignment.count if pod_set is None else count_of(pod_set)
         for resource, amount in assignment.usage.items():
-            flavor = assignment.flavors.get(resource)
+            flavor = flavors.get(resource)
             if flavor is None:
                 continue
             charged = amount
-            if count < assignment.count:
-                together = min(amount, shared[assignment.name].get(resource, 0))
+            if pod_set is not None and count < assignment.count:
+                together = min(amount, pod_set.shared.get(resource, 0))
                 charged = (amount - together) // assignment.count * count + together
-            unit = FlavorResource(flavor, resource)
-            charges[unit] = charges.get(unit, 0) + charged
-    return {unit: amount for unit, amount in charges.items() if amount}
+            if charged:
+                unit = FlavorResource(flavor, resource)
+                charges[unit] = charges.get(unit, 0) + charged
+    return charges
 
 
 def flavors_of(assignments: tuple[PodSetAssignment, ...]) -> frozenset[FlavorName]:
@@ -119,11 +125,13 @@ def on_hosts(placed: Iterable[Placed]) -> Iterator[tuple[str, int, Mapping[Resou
 
 def placed_of(pod_sets: tuple[PodSet, ...], assignments: tuple[PodSetAssignment, ...]) -> tuple[Placed, ...]:
     """What pod set assignments take of nodes."""
+    placed = [(one, one.topology) for one in assignments if one.topology is not None]
+    if not placed:
+        return ()
     requests = {pod_set.name: pod_set.node_requests for pod_set in pod_sets}
     return tuple(
         [
-            Placed(tuple(sorted(set(one.flavors.values()))), one.topology, requests.get(one.name, {}))
-            for one in assignments
-            if one.topology is not None
+            Placed(tuple(sorted(set(one.flavors.values()))), topology, requests.get(one.name, {}))
+            for one, topology in placed
         ]
     )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from queues.core.accounts import Account
 from queues.core.activity import World
-from queues.core.fungibility import BEST, WORST, Grade, Mode, goes_on, is_preferred
+from queues.core.fungibility import BEST, FIT, NO_FIT, WORST, Grade, Mode, goes_on, is_preferred
 from queues.core.model import (
     POD_UNITS,
     FlavorName,
@@ -74,6 +74,20 @@ class PodSetPlan:
     is_delayed: bool = False
 
 
+class Search(NamedTuple):
+    """What was looked for in which resource group."""
+
+    group: OptionGroup
+    wanted: list[tuple[ResourceName, int]]
+
+    def only_choice(self) -> tuple[tuple[Account, int], ...] | None:
+        """What is asked of which account, where there is only one flavor for it."""
+        if len(self.group.options) != 1:
+            return None
+        accounts = self.group.options[0].accounts
+        return tuple([(accounts[name], amount) for name, amount in self.wanted])
+
+
 class Lack(NamedTuple):
     """An account that has less than is asked of it."""
 
@@ -88,7 +102,7 @@ class Assignment:
 
     plans: list[PodSetPlan]
     usage: dict[FlavorResource, int] = field(default_factory=dict)
-    mode: Mode = Mode.FIT
+    mode: Mode = FIT
     level: int = 0
     short: set[FlavorResource] = field(default_factory=set)
     refusals: list[tuple[str, list[list[Refusal]]]] = field(default_factory=list)
@@ -98,10 +112,10 @@ class Assignment:
     watches_nodes: bool = False
     #: What was too low, and the searches that found that.
     lacking: list[Lack] = field(default_factory=list)
-    scans: list[_Scan] = field(default_factory=list)
+    searches: list[Search] = field(default_factory=list)
 
     def fail(self, names: list[str], refusals: list[list[Refusal]]) -> None:
-        self.mode = Mode.NO_FIT
+        self.mode = NO_FIT
         self.refusals.extend((name, refusals) for name in names)
 
 
@@ -123,15 +137,15 @@ def assign(
         for group_index, group in enumerate(groups):
             wanted = [(name, requests.pop(name)) for name in group.resources if name in requests]
             if wanted:
-                start = progress.get((index, group_index), -1) + 1
-                scan = _Scan(queue, group, members, wanted, assignment, terms)
-                assignment.scans.append(scan)
-                scan.run(start, (index, group_index))
-        uncovered = sorted(name for name, amount in requests.items() if amount)
+                assignment.searches.append(Search(group, wanted))
+                key = (index, group_index)
+                start = progress.get(key, -1) + 1 if progress else 0
+                _Scan(queue, group, members, wanted, assignment, terms).run(start, key)
+        uncovered = sorted(name for name, amount in requests.items() if amount) if requests else ()
         if uncovered and terms.quota_check is QuotaCheck.BLOCK_UNDECLARED:
             names = [plan.pod_set.name for plan in members]
             assignment.fail(names, [[unavailable(name, queue.name)] for name in uncovered])
-        if assignment.mode is Mode.NO_FIT:
+        if assignment.mode is NO_FIT:
             break
     return assignment
 
@@ -171,8 +185,9 @@ def _together(plans: list[PodSetPlan]) -> list[list[PodSetPlan]]:
 
 def _requests_of(members: list[PodSetPlan], groups: list[OptionGroup]) -> dict[ResourceName, int]:
     """The group's total, with one of `pods` for each pod where the queue counts these."""
-    counts_pods = any(POD_UNITS in group.resources for group in groups)
-    total: dict[ResourceName, int] = {}
+    counts_pods = False
+    for group in groups:
+        counts_pods = counts_pods or POD_UNITS in group.resources
     for plan in members:
         count = plan.count
         plan.usage = {name: amount * count for name, amount in plan.pod_set.requests.items()}
@@ -180,6 +195,8 @@ def _requests_of(members: list[PodSetPlan], groups: list[OptionGroup]) -> dict[R
             plan.usage[name] = plan.usage.get(name, 0) + amount
         if counts_pods:
             plan.usage[POD_UNITS] = count
+    total = dict(members[0].usage)
+    for plan in members[1:]:
         for name, amount in plan.usage.items():
             total[name] = total.get(name, 0) + amount
     return total
@@ -232,28 +249,23 @@ class _Scan:
             self.assignment.progress[key] = index
         self._take(best, best_grades)
 
-    def only_choice(self) -> tuple[tuple[Account, int], ...] | None:
-        """What is asked of which account, where there is only one flavor for it."""
-        if len(self.group.options) != 1:
-            return None
-        accounts = self.group.options[0].accounts
-        return tuple([(accounts[name], amount) for name, amount in self.wanted])
-
     def _take(self, option: Option, grades: list[Grade]) -> None:
         """The flavor was ranked by the worst of its resources as the queue prefers; here each counts for itself."""
-        assignment = self.assignment
-        assignment.mode = min(assignment.mode, *[grade.mode for grade in grades])
-        assignment.level = max(assignment.level, *[grade.level for grade in grades])
-        for (name, amount), grade in zip(self.wanted, grades, strict=True):
+        assignment, usage = self.assignment, self.assignment.usage
+        is_short = False
+        for (name, amount), (mode, level) in zip(self.wanted, grades, strict=True):
             unit = option.units[name]
             if amount:
-                assignment.usage[unit] = assignment.usage.get(unit, 0) + amount
-            if grade.mode is not Mode.FIT:
+                usage[unit] = usage.get(unit, 0) + amount
+            if mode is not FIT:
+                is_short = True
                 assignment.short.add(unit)
+            assignment.mode = min(assignment.mode, mode)
+            assignment.level = max(assignment.level, level)
             for plan in self.members:
                 if name in plan.usage:
                     plan.flavors[name] = option.flavor
-        if any(grade.mode is not Mode.FIT for grade in grades):
+        if is_short:
             assignment.refusals.extend((plan.pod_set.name, [self.refusals]) for plan in self.members)
 
     def _grade(self, option: Option) -> tuple[Grade, list[Grade]]:
@@ -263,9 +275,11 @@ class _Scan:
         for name, amount in self.wanted:
             grade = self._check(option.units[name], option.accounts[name], amount)
             grades.append(grade)
-            if is_preferred(worst, grade, self.fungibility.preference) or grade.mode is Mode.NO_FIT:
+            if grade is BEST:
+                continue
+            if is_preferred(worst, grade, self.fungibility.preference) or grade.mode is NO_FIT:
                 worst = grade
-            if worst.mode is Mode.NO_FIT:
+            if worst.mode is NO_FIT:
                 break
         return worst, grades
 
@@ -283,7 +297,7 @@ class _Scan:
         if self.terms.has_claims:
             room = min(room, ahead.available)
         if fits(amount, max(room, 0)):
-            return Grade(Mode.FIT, level)
+            return Grade(FIT, level) if level else BEST
         self.assignment.lacking.append(Lack(unit, account, amount))
         self.refusals.append(insufficient(self.queue, unit, account, amount, max(room, 0)))
         if fits(amount, account.nominal) or may_reclaim or self.terms.preempts_while_borrowing:

@@ -32,27 +32,32 @@ class Grade(NamedTuple):
     level: int
 
 
-WORST = Grade(Mode.NO_FIT, 0)
-BEST = Grade(Mode.FIT, 0)
+#: Bound once, for these are asked for at every turn: in Python 3.11 each access to a member costs as much as six calls.
+NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = Mode
+_TRY_NEXT_FLAVOR = FungibilityPolicy.TRY_NEXT_FLAVOR
+_BORROWING_OVER_PREEMPTION = FungibilityPreference.BORROWING_OVER_PREEMPTION
+
+WORST = Grade(NO_FIT, 0)
+BEST = Grade(FIT, 0)
 
 
 def is_preferred(one: Grade, other: Grade, preference: FungibilityPreference) -> bool:
     """Whether the first is better. A mode without candidates loses against any other, whatever the preference."""
-    if one.mode is Mode.NO_FIT:
+    if one.mode is NO_FIT:
         return False
-    if other.mode is Mode.NO_FIT:
+    if other.mode is NO_FIT:
         return True
-    if (one.mode is Mode.NO_CANDIDATES) is not (other.mode is Mode.NO_CANDIDATES):
-        return other.mode is Mode.NO_CANDIDATES
-    if preference is FungibilityPreference.BORROWING_OVER_PREEMPTION:
+    if (one.mode is NO_CANDIDATES) is not (other.mode is NO_CANDIDATES):
+        return other.mode is NO_CANDIDATES
+    if preference is _BORROWING_OVER_PREEMPTION:
         return (one.mode, -one.level) > (other.mode, -other.level)
     return (-one.level, one.mode) > (-other.level, other.mode)
 
 
 def goes_on(grade: Grade, fungibility: Fungibility) -> bool:
     """Whether the next flavor is to be looked at as well."""
-    if grade.mode in (Mode.NO_FIT, Mode.NO_CANDIDATES):
+    if grade.mode is NO_FIT or grade.mode is NO_CANDIDATES:
         return True
-    if grade.mode is not Mode.FIT and fungibility.when_can_preempt is FungibilityPolicy.TRY_NEXT_FLAVOR:
+    if grade.mode is not FIT and fungibility.when_can_preempt is _TRY_NEXT_FLAVOR:
         return True
-    return grade.level > 0 and fungibility.when_can_borrow is FungibilityPolicy.TRY_NEXT_FLAVOR
+    return grade.level > 0 and fungibility.when_can_borrow is _TRY_NEXT_FLAVOR

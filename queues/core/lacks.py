@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from queues.core.accounts import Account, Ceiling
 from queues.core.demand import counts_of
@@ -15,6 +16,8 @@ from queues.core.flavors import Assignment, Lack
 from queues.core.model import FlavorResource, PreemptionPolicy
 from queues.core.partial import can_be_reduced
 from queues.core.records import QueueRecord, WorkloadRecord
+
+_NEVER: Final = PreemptionPolicy.NEVER
 
 #: What preemption could add for so much of a unit, and what would change that; None: anything could.
 Prospects = Callable[[WorkloadRecord, QueueRecord, FlavorResource, int], "Prospect | None"]
@@ -46,22 +49,21 @@ def lacks_of(record: WorkloadRecord, queue: QueueRecord, assignment: Assignment,
     workload = record.workload
     assert queue.spec is not None  # noqa: S101
     if (
-        len(assignment.scans) != 1
+        len(assignment.searches) != 1
         or assignment.watches_nodes
         or queue.order.is_strict
         or can_be_reduced(workload.pod_sets, counts_of(workload))
     ):
         return None
     rules = queue.spec.preemption
-    never = PreemptionPolicy.NEVER
-    may_evict = rules.within_cluster_queue is not never or rules.reclaim_within_cohort is not never
+    may_evict = rules.within_cluster_queue is not _NEVER or rules.reclaim_within_cohort is not _NEVER
     ceilings: list[Ceiling] = []
     for lack in assignment.lacking:
         found = _with_preemption(record, queue, lack, prospects) if may_evict else _without(lack)
         if not found or any(account.usage <= most for account, most in found):
             return None
         ceilings += found
-    return Lacks(tuple(ceilings), assignment.scans[0].only_choice(), may_evict) if ceilings else None
+    return Lacks(tuple(ceilings), assignment.searches[0].only_choice(), may_evict) if ceilings else None
 
 
 def _without(lack: Lack) -> list[Ceiling]:

@@ -14,7 +14,7 @@ from queues.core.books import Books
 from queues.core.demand import counts_of
 from queues.core.explain import why_not
 from queues.core.flavors import Assignment, PodSetPlan, Terms, assign
-from queues.core.fungibility import Grade, Mode
+from queues.core.fungibility import FIT, NO_CANDIDATES, NO_FIT, PREEMPT, RECLAIM, Grade
 from queues.core.model import FlavorResource, PodSetAssignment, Preemption, PreemptionPolicy
 from queues.core.partial import Counts, can_be_reduced, most_that_fit
 from queues.core.placing import Places, find_places, places_still_fit, plans_to_place
@@ -64,7 +64,7 @@ class Entry:
 
     @property
     def fits_now(self) -> bool:
-        return self.assignment.mode is Mode.FIT
+        return self.assignment.mode is FIT
 
     @property
     def can_wait(self) -> bool:
@@ -200,7 +200,7 @@ class _Judge:
 
     def as_claimed(self, claim: Claim) -> Entry | None:
         """What it waits for, if that is free by now. It may be less than all: the claim can be for fewer pods."""
-        assignment = Assignment(_plans_again(self.record, claim), dict(claim.usage), Mode.FIT)
+        assignment = Assignment(_plans_again(self.record, claim), dict(claim.usage), FIT)
         entry = Entry(self.record, self.queue, assignment)
         if not still_fits(self.state, entry):
             return None
@@ -214,7 +214,7 @@ class _Judge:
         """The claim once more, if it still does with all gone who leave; None when something came between."""
         if not _fits_ahead(self.queue, claim.usage):
             return None
-        assignment = Assignment(_plans_again(self.record, claim), dict(claim.usage), Mode.PREEMPT)
+        assignment = Assignment(_plans_again(self.record, claim), dict(claim.usage), PREEMPT)
         plans = plans_to_place(self.state.world, self.queue, assignment)
         assignment.watches_nodes = bool(plans)
         with self.books.nodes_ahead():
@@ -243,12 +243,12 @@ class _Judge:
         pod_sets = tuple(zip(self.record.workload.pod_sets, counts, strict=True))
         assignment = assign(self.queue, pod_sets, self.record.progress, terms)
         entry = Entry(self.record, self.queue, assignment)
-        if assignment.mode is Mode.NO_FIT:
+        if assignment.mode is NO_FIT:
             return entry
         plans = plans_to_place(self.state.world, self.queue, assignment)
         if plans:
             self._place(entry, plans)
-        if assignment.mode in (Mode.NO_CANDIDATES, Mode.PREEMPT, Mode.RECLAIM) and probe is not _probe_ahead:
+        if assignment.mode in (NO_CANDIDATES, PREEMPT, RECLAIM) and probe is not _probe_ahead:
             with self.books.nodes_ahead():
                 self._find_targets(entry, plans)
         return entry
@@ -259,13 +259,13 @@ class _Judge:
         """Where quota suffices but the nodes do not, preemption may still help, unless not even empty nodes would."""
         assignment = entry.assignment
         assignment.watches_nodes = True
-        if assignment.mode is Mode.FIT:
+        if assignment.mode is FIT:
             places = self._find_places(plans)
             if not isinstance(places, Refusal):
                 _set_places(assignment, places)
                 return
             entry.obstacle = places
-            assignment.mode = Mode.NO_CANDIDATES
+            assignment.mode = NO_CANDIDATES
             for plan in plans:
                 assignment.short.update(
                     FlavorResource(flavor, name) for name, flavor in plan.flavors.items() if plan.usage.get(name)
@@ -273,7 +273,7 @@ class _Judge:
         on_empty_nodes = self._find_places(plans, simulate_empty=True)
         if isinstance(on_empty_nodes, Refusal):
             entry.obstacle = on_empty_nodes
-            assignment.mode = Mode.NO_FIT
+            assignment.mode = NO_FIT
 
     def _find_places(self, plans: list[PodSetPlan], *, simulate_empty: bool = False) -> Places | Refusal:
         rules, kept = self.policy.topology, () if simulate_empty else self._kept
@@ -286,20 +286,20 @@ class _Judge:
         ahead = account.ahead
         level, _ = ahead.lowest_fit(amount)
         if not self.can_preempt:
-            return Grade(Mode.NO_CANDIDATES, level)
+            return Grade(NO_CANDIDATES, level)
         if fits(amount, ahead.available):
-            return Grade(Mode.RECLAIM, level)
+            return Grade(RECLAIM, level)
         need = Need(self.record, self.queue, {unit: amount}, frozenset((unit,)), _anywhere)
         targets = self._probed[unit, amount] = self.strategy.find_targets(need, self.books)
         if not targets:
-            return Grade(Mode.NO_CANDIDATES, level)
+            return Grade(NO_CANDIDATES, level)
         for target in targets:
             self.books.simulate(target.record, gone=True)
         level, _ = ahead.lowest_fit(amount)
         for target in targets:
             self.books.simulate(target.record, gone=False)
         own = any(target.queue is self.queue for target in targets)
-        return Grade(Mode.PREEMPT if own else Mode.RECLAIM, level)
+        return Grade(PREEMPT if own else RECLAIM, level)
 
     def _find_targets(self, entry: Entry, plans: list[PodSetPlan]) -> None:
         if not self.can_preempt:
@@ -349,7 +349,7 @@ class _Judge:
 def _probe_ahead(_unit: FlavorResource, account: Account, amount: int) -> Grade:
     """What waiting could do, without further preemption."""
     level, _ = account.ahead.lowest_fit(amount)
-    return Grade(Mode.RECLAIM if fits(amount, account.ahead.available) else Mode.NO_CANDIDATES, level)
+    return Grade(RECLAIM if fits(amount, account.ahead.available) else NO_CANDIDATES, level)
 
 
 def _anywhere() -> bool:

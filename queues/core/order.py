@@ -8,7 +8,6 @@ its own, so that a change of its use moves these and nobody else. It never decid
 
 from __future__ import annotations
 
-from collections import Counter
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -39,8 +38,8 @@ class Group:
     """Workloads that fit or fail alike. `watch` are the units whose release may help once parked (None: anything)."""
 
     __slots__ = (
-        "heap", "homes", "in_order", "is_parked", "lacks", "level", "reason", "shape", "size", "ticket", "untold",
-        "watch", "watches_nodes",
+        "heap", "homes", "in_order", "is_open", "is_parked", "lacks", "level", "reason", "shape", "size", "ticket",
+        "untold", "watch", "watches_nodes",
     )  # fmt: skip
 
     def __init__(self, shape: Shape, level: Level, *, in_order: bool) -> None:
@@ -51,7 +50,9 @@ class Group:
         self.heap: list[tuple[OrderKey, WorkloadRecord]] = []
         self.size = 0
         #: How many of them each LocalQueue counts.
-        self.homes: Counter[LocalQueueRecord] = Counter()
+        self.homes: dict[LocalQueueRecord, int] = {}
+        #: Whether it is one of its queue's groups, as long as anybody is in it.
+        self.is_open = True
         self.is_parked = False
         self.reason: Reason | None = None
         #: Somebody in it has yet to be told the reason, whatever it was before.
@@ -75,6 +76,17 @@ class Group:
         """In order."""
         return [record for key, record in sorted(self.heap) if record.group is self and record.key is key]
 
+    def wake(self) -> None:
+        """Its head is a candidate again, and stands on no shelf."""
+        self.is_parked = False
+        self.lacks = None
+        self.ticket = None
+
+    def close(self) -> None:
+        """Nobody is in it any more. Its ticket goes too, for these two would keep each other in memory."""
+        self.is_open = False
+        self.ticket = None
+
     def put(self, record: WorkloadRecord) -> None:
         if len(self.heap) > 2 * self.size + _SLACK:
             self.heap = [entry for entry in self.heap if entry[1].group is self and entry[1].key is entry[0]]
@@ -91,8 +103,10 @@ class Group:
         self.size += sign
         home = record.home
         if home is not None:
-            self.homes[home] += sign
-            if not self.homes[home]:
+            count = self.homes.get(home, 0) + sign
+            if count:
+                self.homes[home] = count
+            else:
                 del self.homes[home]
 
 
@@ -124,8 +138,7 @@ class PendingQueue:
         record.key = order_key(record, sticky=not self.is_strict)
         group.put(record)
         if group.head() is record:
-            group.is_parked = False
-            group.lacks = None
+            group.wake()
             self._offer(group)
         return group
 
@@ -136,6 +149,7 @@ class PendingQueue:
         was_head = group.head() is record
         group.take_out(record)
         if not group.size:
+            group.close()
             del self.groups[group.shape]
             home = record.home
             if self.by_usage and home is not None:
@@ -143,8 +157,8 @@ class PendingQueue:
                 if not self._of_home[home]:
                     del self._of_home[home]
         elif was_head:
-            # The next one was not judged itself: under StrictFIFO it may be quite different from the one that left.
-            group.is_parked = group.is_parked and not self.is_strict
+            if self.is_strict:
+                group.wake()  # the next one was not judged itself and may be quite different from the one that left
             self._offer(group)
 
     def head(self) -> WorkloadRecord | None:
@@ -169,7 +183,7 @@ class PendingQueue:
         return None
 
     def _stands(self, group: Group) -> bool:
-        return (self.is_strict or not group.is_parked) and self.groups.get(group.shape) is group
+        return group.is_open and (self.is_strict or not group.is_parked)
 
     def park(
         self, group: Group, reason: Reason, watch: frozenset[FlavorResource] | None, *, watches_nodes: bool
@@ -180,14 +194,16 @@ class PendingQueue:
         group.watches_nodes = watches_nodes
 
     def wake(self, group: Group) -> None:
-        group.lacks = None
-        if group.is_parked:
-            group.is_parked = False
+        was_parked = group.is_parked
+        group.wake()
+        if was_parked:
             self._offer(group)
 
     def regroup(self, *, strict: bool, by_usage: bool) -> None:
         """Change the strategy. Everybody is a candidate again."""
         records = [record for group in self.groups.values() for record in group.members()]
+        for group in self.groups.values():
+            group.close()
         self.groups.clear()
         self._of_home.clear()
         self._heads.clear()

@@ -180,7 +180,7 @@ class Readings:
         queue = None if home.spec is None else self.books.queues.get(home.spec.cluster_queue)
         active = 0
         if queue is not None and queue.is_active:
-            active = sum(group.homes[home] for group in queue.order.groups.values() if not group.is_parked)
+            active = sum(group.homes.get(home, 0) for group in queue.order.groups.values() if not group.is_parked)
         return Counts(home.pending, active, home.pending - active, home.reserving_count, home.admitted_count)
 
     def order(self, name: ClusterQueueName) -> tuple[Uid, ...]:

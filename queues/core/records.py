@@ -54,6 +54,10 @@ class Stage(Enum):
     HELD = auto()
 
 
+#: Bound once, for these are asked for with every event: see `fungibility`.
+HOLDING, QUEUED, BACKING_OFF, BARRED, HELD = Stage
+
+
 class WorkloadRecord:
     """`workload` is the last that the shell told; `admission` and `evicted` include what was decided since.
 
@@ -67,7 +71,7 @@ class WorkloadRecord:
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
-        self.stage = Stage.HELD
+        self.stage = HELD
         self.admission: Admission | None = None
         self.evicted = False
         self.ready = False

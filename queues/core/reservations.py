@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from queues.core.model import Timestamp, Uid
 from queues.core.outlook import Drain
 from queues.core.policy import DomainReservation
-from queues.core.records import QueueRecord, Stage, WorkloadRecord
+from queues.core.records import QUEUED, QueueRecord, WorkloadRecord
 from queues.core.topology.kept import KeptDomain
 
 
@@ -41,6 +41,8 @@ class Reservations:
         self._rule, self._now = rule, now
         if rule is None:
             self._without.clear()
+        if not self.kept:
+            return False
         over = [one for one in self.kept.values() if rule is None or one.until <= now or not _waits(one)]
         for one in over:
             del self.kept[one.queue]
@@ -57,7 +59,7 @@ class Reservations:
 
     def forget(self, record: WorkloadRecord) -> None:
         """It has a place now, or is gone: should it wait again, its time begins anew."""
-        if record.queue is not None:
+        if self._without and record.queue is not None:
             self._without.get(record.queue, {}).pop(record.uid, None)
 
     def against(self, record: WorkloadRecord) -> tuple[KeptDomain, ...]:
@@ -120,7 +122,7 @@ def _waits(one: Reservation) -> bool:
 
 def _stands(record: WorkloadRecord, queue: QueueRecord) -> bool:
     """Whether it waits in this queue and could start there."""
-    return record.stage is Stage.QUEUED and record.queue is queue and queue.is_active
+    return record.stage is QUEUED and record.queue is queue and queue.is_active
 
 
 def _comes_first(record: WorkloadRecord, one: Reservation) -> bool:

@@ -14,10 +14,12 @@ from queues.core.topology.suitability import HARD_EFFECTS, is_matched, is_tolera
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """No selector selects nothing, an empty one everything."""
-    return (
-        selector is not None
-        and all(labels.get(key) == value for key, value in selector.labels)
-        and all(is_matched(expression, labels) for expression in selector.expressions)
+    if selector is None:
+        return False
+    if not selector.labels and not selector.expressions:
+        return True
+    return all(labels.get(key) == value for key, value in selector.labels) and all(
+        is_matched(expression, labels) for expression in selector.expressions
     )
 
 

@@ -29,7 +29,10 @@ _SLACK = 64
 
 
 class Ticket:
-    """A group that is filed. `turn` is that of its head when it was: each shelf finds out anew when it matters."""
+    """A group that is filed; it has no other, and none once it is awake.
+
+    `turn` is the latest by which it stands on any shelf: each shelf finds out anew when it matters.
+    """
 
     __slots__ = ("group", "lacks", "queue", "turn")
 
@@ -42,17 +45,14 @@ class Ticket:
     @property
     def is_valid(self) -> bool:
         """Whether it could come forward at all: an inactive queue wakes everybody once it is active again."""
-        group, queue = self.group, self.queue
-        return (
-            group.ticket is self
-            and group.is_parked
-            and queue.is_active
-            and queue.order.groups.get(group.shape) is group
-        )
+        return self.group.ticket is self and self.queue.activity.active
 
     @property
     def may_come(self) -> bool:
-        return any(account.usage <= most for account, most in self.lacks.ceilings)
+        for account, most in self.lacks.ceilings:  # noqa: SIM110  # asked so often that a generator costs more than it
+            if account.usage <= most:
+                return True
+        return False
 
     @property
     def place(self) -> Place:
@@ -69,16 +69,24 @@ class Ticket:
 
 def tickets_of(queue: QueueRecord) -> list[Ticket]:
     """Cost: the queue's groups."""
-    tickets = [group.ticket for group in queue.order.groups.values() if group.is_parked]
-    return [ticket for ticket in tickets if ticket is not None]
+    return [ticket for group in queue.order.groups.values() if (ticket := group.ticket) is not None]
 
 
-def _first_place(queue: QueueRecord) -> Place:
-    """That of the first in the queue who may come forward: nobody of the same queue does before it."""
-    return min(ticket.place for ticket in tickets_of(queue) if ticket.may_come)
+def _is_first(ticket: Ticket) -> bool:
+    """Whether nobody of its queue who may come forward as well has a place before it. Cost: the queue's groups."""
+    groups = ticket.queue.order.groups
+    if len(groups) == 1:
+        return True
+    place = ticket.place
+    for group in groups.values():
+        other = group.ticket
+        if other is not None and other is not ticket and other.may_come and other.place < place:
+            return False
+    return True
 
 
 _Entry = tuple[Turn, int, Ticket]
+_Heap = list[_Entry]
 
 
 class Shelf:
@@ -87,7 +95,7 @@ class Shelf:
     __slots__ = ("_by_most", "_mosts", "_serial", "_size", "_tidy_at")
 
     def __init__(self) -> None:
-        self._by_most: dict[int, list[_Entry]] = {}
+        self._by_most: dict[int, _Heap] = {}
         self._mosts: list[int] = []
         self._serial = 0
         self._size = 0
@@ -104,57 +112,52 @@ class Shelf:
         self._serial += 1
         heappush(heap, (ticket.turn, self._serial, ticket))
 
-    def take(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> Ticket | None:
-        """Out of those for whom the usage is low enough, the next. Whose queue was served already comes last."""
-        aside: list[tuple[list[_Entry], _Entry]] = []
-        best = self._best(usage, turn_of, served, aside)
-        for heap, entry in aside:
-            heappush(heap, entry)
+    def next(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> _Heap | None:
+        """The heap with the next of those at its top for whom the usage is low enough.
+
+        None when there is nobody but those whose queue was served already. Cost besides: the groups of the queues of
+        whoever is at a top.
+        """
+        return self._next(usage, turn_of, served)[0]
+
+    def next_again(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> _Heap | None:
+        """The same, and when all were served already, they are no more from now on."""
+        best, aside = self._next(usage, turn_of, served)
         if best is None and aside:
-            for _, entry in aside:
-                served.pop(entry[2].queue, None)
-            aside.clear()
-            best = self._best(usage, turn_of, served, aside)
-            for heap, entry in aside:
-                heappush(heap, entry)
-        if best is None:
-            return None
+            for ticket in aside:
+                served.pop(ticket.queue, None)
+            best = self._next(usage, turn_of, served)[0]
+        return best
+
+    def take(self, heap: _Heap) -> Ticket:
+        """Who is at the top of it comes forward."""
         self._size -= 1
-        ticket = heappop(best)[2]
-        served[ticket.queue] = None
-        return ticket
+        return heappop(heap)[2]
 
-    def next_turn(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> Turn | None:
-        """That of the next; None when there is nobody but those who were served already."""
-        aside: list[tuple[list[_Entry], _Entry]] = []
-        best = self._best(usage, turn_of, served, aside)
-        for heap, entry in aside:
-            heappush(heap, entry)
-        return None if best is None else best[0][0]
-
-    def _best(
-        self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None], aside: list[tuple[list[_Entry], _Entry]]
-    ) -> list[_Entry] | None:
-        """The heap with the next at its top. Cost besides: the groups of the queues of whoever is at a top."""
-        best: list[_Entry] | None = None
-        first: dict[QueueRecord, Place] = {}
+    def _next(
+        self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]
+    ) -> tuple[_Heap | None, Sequence[Ticket]]:
+        """And who would come before that, were not somebody else of the same queue to go first."""
         mosts = self._mosts
+        if not mosts or mosts[-1] < usage:
+            return None, ()
+        best: _Heap | None = None
+        aside: list[tuple[_Heap, _Entry]] = []
         for index in range(len(mosts) - 1, bisect_left(mosts, usage) - 1, -1):
             heap = self._by_most[mosts[index]]
             before = len(heap)
             while _has_fresh_top(heap, turn_of):
                 ticket = heap[0][2]
-                queue = ticket.queue
-                if queue not in first:
-                    first[queue] = _first_place(queue)
-                if queue not in served and ticket.place <= first[queue]:
+                if ticket.queue not in served and _is_first(ticket):
+                    if best is None or heap[0][0] < best[0][0]:
+                        best = heap
                     break
                 aside.append((heap, heappop(heap)))
                 before -= 1
             self._size -= before - len(heap)
-            if heap and (best is None or heap[0][0] < best[0][0]):
-                best = heap
-        return best
+        for heap, entry in aside:
+            heappush(heap, entry)
+        return best, [entry[2] for _, entry in aside]
 
     def _tidy(self) -> None:
         """Leave out what is out of date. Cost: what was put in since the last time."""
@@ -171,7 +174,7 @@ class Shelf:
         self._tidy_at = 2 * self._size + _SLACK
 
 
-def _has_fresh_top(heap: list[_Entry], turn_of: TurnOf) -> bool:
+def _has_fresh_top(heap: _Heap, turn_of: TurnOf) -> bool:
     """Have somebody at the top whose turn is what it says. Turns that come earlier now were filed again."""
     while heap:
         turn, serial, ticket = heap[0]
@@ -181,6 +184,7 @@ def _has_fresh_top(heap: list[_Entry], turn_of: TurnOf) -> bool:
         now = ticket.turn_by(turn_of)
         if now == turn:
             return True
+        ticket.turn = max(ticket.turn, now)
         heapreplace(heap, (now, serial, ticket))
     return False
 
@@ -204,15 +208,24 @@ class Shelves:
             if shelf is None:
                 shelf = shelves[account] = Shelf()
             shelf.put(most, ticket)
-            if account.usage <= most:
-                self._fallen.setdefault(queue.node.root, {})[account] = None
+        self._note_fallen(ticket)
 
-    def refile(self, ticket: Ticket, turn_of: TurnOf, more: int = 0) -> None:
-        """Its turn may come earlier, or its ceilings are higher by so much."""
+    def _note_fallen(self, ticket: Ticket) -> None:
+        for account, most in ticket.lacks.ceilings:
+            if account.usage <= most:
+                self._fallen.setdefault(ticket.queue.node.root, {})[account] = None
+
+    def hasten(self, ticket: Ticket, turn_of: TurnOf) -> None:
+        """Its turn may come earlier than it stands on the shelves."""
+        if ticket.turn_by(turn_of) < ticket.turn:
+            self.file(ticket.group, ticket.queue, ticket.lacks, turn_of)
+        else:
+            self._note_fallen(ticket)
+
+    def raise_ceilings(self, ticket: Ticket, turn_of: TurnOf, by: int) -> None:
         lacks = ticket.lacks
-        if more:
-            lacks = replace(lacks, ceilings=tuple([(account, most + more) for account, most in lacks.ceilings]))
-            ticket.group.lacks = lacks
+        lacks = replace(lacks, ceilings=tuple([(account, most + by) for account, most in lacks.ceilings]))
+        ticket.group.lacks = lacks
         self.file(ticket.group, ticket.queue, lacks, turn_of)
 
     def forget(self, root: Node) -> None:
@@ -243,11 +256,8 @@ class Shelves:
         return list(self._fallen)
 
     def next_turn(self, root: Node, turn_of: TurnOf) -> Turn | None:
-        shelves = self._of_tree.get(root, {})
-        turns = [
-            shelves[account].next_turn(account.usage, turn_of, self._served) for account in self._fallen.get(root, ())
-        ]
-        return min((turn for turn in turns if turn is not None), default=None)
+        found = self._earliest(root, turn_of)
+        return None if found is None else found[1][0][0]
 
     def called(self, turn_of: TurnOf, crowded: Container[Node]) -> Iterator[Ticket]:
         """Who comes forward now: of each tree the next, or, where many others are looked at anyway, all that may.
@@ -265,15 +275,28 @@ class Shelves:
 
     def _next(self, root: Node, turn_of: TurnOf) -> Ticket | None:
         """Of all accounts of the tree the next; whose queue was served already comes after all others."""
-        accounts, shelves = self._fallen[root], self._of_tree.get(root, {})
-        first: tuple[Turn, Account] | None = None
-        for account in accounts:
-            turn = shelves[account].next_turn(account.usage, turn_of, self._served)
-            if turn is not None and (first is None or turn < first[0]):
-                first = (turn, account)
-        for account in list(accounts) if first is None else [first[1]]:
-            ticket = shelves[account].take(account.usage, turn_of, self._served)
-            if ticket is not None:
-                return ticket
-            del accounts[account]
-        return None
+        found = self._earliest(root, turn_of)
+        if found is None:
+            accounts, shelves = self._fallen[root], self._of_tree.get(root, {})
+            for account in list(accounts):
+                heap = shelves[account].next_again(account.usage, turn_of, self._served)
+                if heap is not None:
+                    found = shelves[account], heap
+                    break
+                del accounts[account]
+        if found is None:
+            return None
+        shelf, heap = found
+        ticket = shelf.take(heap)
+        self._served[ticket.queue] = None
+        return ticket
+
+    def _earliest(self, root: Node, turn_of: TurnOf) -> tuple[Shelf, _Heap] | None:
+        """The shelf with the next of the tree, and the heap in it, where anybody is left who was not served already."""
+        found: tuple[Shelf, _Heap] | None = None
+        accounts, shelves = self._fallen.get(root), self._of_tree.get(root, {})
+        for account in accounts or ():
+            heap = shelves[account].next(account.usage, turn_of, self._served)
+            if heap is not None and (found is None or heap[0][0] < found[1][0][0]):
+                found = shelves[account], heap
+        return found

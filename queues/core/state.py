@@ -34,7 +34,7 @@ from queues.core.model import (
 from queues.core.past import PastUse
 from queues.core.policy import Policy
 from queues.core.readings import Readings
-from queues.core.records import Activity, QueueRecord, Stage, WorkloadRecord
+from queues.core.records import HELD, HOLDING, QUEUED, Activity, QueueRecord, WorkloadRecord
 from queues.core.reservations import Reservations
 from queues.core.second_pass import SecondPass
 from queues.core.waiting import Waiting
@@ -127,7 +127,7 @@ class State(Readings):
 
     def _take_over(self, record: WorkloadRecord, workload: Workload) -> None:
         """What the shell says is the truth: decisions that it does not know of are forgotten."""
-        old, was_holding = record.workload, record.stage is Stage.HOLDING
+        old, was_holding = record.workload, record.stage is HOLDING
         record.workload = workload
         if not was_holding and record.home is not None and record.home.key != workload.queue:
             self.waiting.withdraw(record)  # while it still has the LocalQueue that counts it
@@ -137,7 +137,7 @@ class State(Readings):
         if workload.admission is not None:
             # News that an admission was written is older than an eviction that was decided since.
             confirms = was_holding and old.admission is None and record.evicted
-            self._hold(record, workload.admission, evicted=workload.evicted or confirms)
+            self._hold(record, old, workload.admission, evicted=workload.evicted or confirms)
             if was_holding and record.holder is not None and rank_of(old) != rank_of(workload):
                 self.books.stir(record.holder, record.charges)  # others may evict it now
             return
@@ -152,13 +152,16 @@ class State(Readings):
         self.waiting.file(record)
         self.expected_sizes.looked_at(record)
 
-    def _hold(self, record: WorkloadRecord, admission: Admission, *, evicted: bool) -> None:
-        if record.stage is not Stage.HOLDING:
+    def _hold(self, record: WorkloadRecord, old: Workload, admission: Admission, *, evicted: bool) -> None:
+        workload = record.workload
+        if record.stage is not HOLDING:
             self.admit(record, admission)
-        elif (
-            record.admission != admission
-            or charges_of(record.workload, admission) != record.charges
-            or placed_of(record.workload.pod_sets, admission.pod_sets) != tuple([one for _, one in record.placed])
+        elif record.admission != admission or (
+            old.pod_sets != workload.pod_sets  # what the same pod sets take by the same admission is charged already
+            and (
+                charges_of(workload, admission) != record.charges
+                or placed_of(workload.pod_sets, admission.pod_sets) != tuple([one for _, one in record.placed])
+            )
         ):
             self.books.recharge(record, admission)
         if evicted:
@@ -173,7 +176,7 @@ class State(Readings):
         """The workload holds this from now on and waits no more."""
         self.reservations.forget(record)
         self.waiting.withdraw(record)
-        record.stage = Stage.HOLDING
+        record.stage = HOLDING
         record.evicted = False
         record.told = None
         record.progress = {}
@@ -193,7 +196,7 @@ class State(Readings):
         record.evicted = False
         record.ready = False
         self._ready.pop(record.uid, None)
-        record.stage = Stage.HELD
+        record.stage = HELD
 
     def withdraw(self, record: WorkloadRecord) -> None:
         """An admission that nobody was told of yet is taken back: the workload waits as if it had never started."""
@@ -207,7 +210,7 @@ class State(Readings):
             return
         self.expected_sizes.gone(uid)
         self.reservations.forget(record)
-        if record.stage is Stage.HOLDING:
+        if record.stage is HOLDING:
             self.release(record)
         else:
             self.waiting.withdraw(record)
@@ -233,7 +236,7 @@ class State(Readings):
         record.ready = ready
         if ready:
             self.books.unready.pop(uid, None)
-        elif record.stage is Stage.HOLDING:
+        elif record.stage is HOLDING:
             self.books.unready[uid] = record
 
     # ------------------------------------------------------------------ queues
@@ -274,7 +277,7 @@ class State(Readings):
     def _refile(self, queue: QueueRecord) -> None:
         for home in queue.homes.values():
             for record in home.workloads.values():
-                if record.stage is not Stage.HOLDING:
+                if record.stage is not HOLDING:
                     self._file(record)
 
     def _index(self, queue: QueueRecord, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
@@ -304,7 +307,7 @@ class State(Readings):
         home.spec = spec
         self.books.queue(spec.cluster_queue).homes[spec.key] = home
         for record in list(home.workloads.values()):
-            if record.stage is not Stage.HOLDING:
+            if record.stage is not HOLDING:
                 self._file(record)
         self.books.changed_local_queues[spec.key] = None
         self.books.recounted[home] = None
@@ -322,7 +325,7 @@ class State(Readings):
         self.past.forget(key)
         home.spec = None
         for record in list(home.workloads.values()):
-            if record.stage is not Stage.HOLDING:
+            if record.stage is not HOLDING:
                 self._file(record)
         self.books.changed_local_queues.pop(key, None)
         self.books.forget_if_unused(home)
@@ -333,7 +336,7 @@ class State(Readings):
         self.world.namespaces[namespace.name] = namespace.labels
         for home in self.books.homes_in.get(namespace.name, {}).values():
             for record in home.workloads.values():
-                if record.stage is not Stage.HOLDING:
+                if record.stage is not HOLDING:
                     self._file(record)
 
     # ------------------------------------------------------------------ what queues refer to
@@ -410,7 +413,7 @@ class State(Readings):
         self.books.changed_queues[queue.name] = None
         self.books.changed_local_queues.update(dict.fromkeys(queue.homes))
         for record in list(queue.pending.values()):
-            if record.stage is Stage.QUEUED:
+            if record.stage is QUEUED:
                 record.reason = None if activity.active else inactive_reason(queue)
                 if not activity.active and record.claim is not None:
                     self.books.unclaim(record)
@@ -423,10 +426,10 @@ class State(Readings):
 
     def settle(self) -> None:
         """Bring quota up to date with changed queues and cohorts. Costs nothing when none changed."""
-        for node in self.books.forest.gone():
-            self.waiting.forget_parked(node)
         if self.books.forest.is_settled:
             return
+        for node in self.books.forest.gone():
+            self.waiting.forget_parked(node)
         for node in self.books.forest.settle():
             self.waiting.forget_parked(node)
             if node.is_cohort:

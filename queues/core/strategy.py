@@ -50,7 +50,7 @@ class Classical:
 
     def line(self, entries: Sequence[Entry | Standing], books: Books) -> Iterable[Entry | Standing]:
         del books
-        return sorted(entries, key=self._turn)
+        return sorted(entries, key=self._turn) if len(entries) > 1 else entries
 
     def may_borrow(self, preemption: Preemption) -> bool:
         return preemption.borrow_within_cohort is not PreemptionPolicy.NEVER
@@ -61,7 +61,9 @@ class Classical:
     def turn(self, queue: QueueRecord, record: WorkloadRecord, asks: Asks) -> Turn | None:
         if not is_flat(queue.node):
             return None
-        level = max([account.ahead.lowest_fit(amount)[0] for account, amount in asks], default=0)
+        level = 0
+        for account, amount in asks:
+            level = max(level, account.ahead.lowest_fit(amount)[0])
         workload = record.workload
         return (level, -workload.priority if self._by_priority else 0, workload.queued_at, workload.uid)
 

@@ -197,13 +197,15 @@ class Forest:
 
     @property
     def is_settled(self) -> bool:
-        return not self._touched
+        """Whether nothing was touched, and no node forgotten, since these were asked for last."""
+        return not self._touched and not self._gone
 
     def account(self, node: Node, unit: FlavorResource) -> Account:
         """The account of a ClusterQueue, to be charged. Settling derives what cohorts use, so links may lag behind."""
-        if not self._touched:
-            return node.account(unit)
-        return node.accounts.get(unit) or node._open(unit, alone=True)  # noqa: SLF001
+        account = node.accounts.get(unit)
+        if account is None:
+            account = node._open(unit, alone=True) if self._touched else node.account(unit)  # noqa: SLF001
+        return account
 
     def members(self, node: Node) -> list[Node]:
         """Every node that hangs together with this one, parents before children (in a cycle: in some fixed order)."""

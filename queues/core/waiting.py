@@ -18,7 +18,7 @@ from queues.core.model import FlavorResource, Timestamp, Uid
 from queues.core.order import Group
 from queues.core.preemption.candidates import may_evict
 from queues.core.reasons import Code, Reason
-from queues.core.records import QueueRecord, Stage, Standing, WorkloadRecord
+from queues.core.records import BACKING_OFF, BARRED, HELD, HOLDING, QUEUED, QueueRecord, Standing, WorkloadRecord
 from queues.core.shelves import Shelves, Ticket, Turn, TurnOf, tickets_of
 from queues.core.tree import Node
 
@@ -26,7 +26,7 @@ from queues.core.tree import Node
 _CROWD = 4
 
 #: Stages in which a workload is counted as pending.
-PENDING = frozenset({Stage.QUEUED, Stage.BACKING_OFF, Stage.BARRED})
+PENDING = (QUEUED, BACKING_OFF, BARRED)
 
 
 class Waiting:
@@ -64,11 +64,11 @@ class Waiting:
             queue.pending[record.uid] = record
         home.pending += 1
         if barred is not None:
-            record.stage = Stage.BARRED
+            record.stage = BARRED
             record.reason = barred[0]
             self.tell(record, exactly=True)
         elif workload.eligible_at > self.now:
-            record.stage = Stage.BACKING_OFF
+            record.stage = BACKING_OFF
             record.reason = Reason(Code.PENDING_EVALUATION, "The workload waits until its back-off ends")
             heappush(self.timers, (workload.eligible_at, record.uid, record))
         else:
@@ -77,7 +77,7 @@ class Waiting:
         self.books.touch(record)
 
     def _enqueue(self, record: WorkloadRecord, queue: QueueRecord) -> None:
-        record.stage = Stage.QUEUED
+        record.stage = QUEUED
         shape = shape_of(record.workload)
         if shape != record.shape:
             record.shape = shape
@@ -107,7 +107,7 @@ class Waiting:
             self._leave_order(record, queue)
             queue.pending.pop(record.uid, None)
             record.queue = None
-        record.stage = Stage.HELD
+        record.stage = HELD
         record.reason = None
 
     def reorder(self, record: WorkloadRecord) -> None:
@@ -156,7 +156,7 @@ class Waiting:
 
         Whether they do: late ones are to be judged again where the room is still there.
         """
-        if group is None or group.is_parked or group.lacks is None or queue.order.groups.get(group.shape) is not group:
+        if group is None or group.is_parked or group.lacks is None or not group.is_open:
             return False
         if is_late and any(account.usage <= most for account, most in group.lacks.ceilings):
             return False
@@ -171,11 +171,14 @@ class Waiting:
             return
         policy = queue.spec.preemption.within_cluster_queue
         for group in queue.order.groups.values():
-            lacks, head = group.lacks, group.head()
-            if lacks is None or head is None or not lacks.may_evict or not may_evict(policy, head, record):
+            lacks = group.lacks
+            if lacks is None or not lacks.may_evict:
+                continue
+            head = group.head()
+            if head is None or not may_evict(policy, head, record):
                 continue
             if group.ticket is not None and group.ticket.is_valid:
-                self._shelves.refile(group.ticket, self.turn_of, max(record.charges.values()))
+                self._shelves.raise_ceilings(group.ticket, self.turn_of, max(record.charges.values()))
             else:
                 group.lacks = None
 
@@ -201,41 +204,51 @@ class Waiting:
         Cost: those who are woken, and the groups of the trees for which nobody can tell what they lack.
         """
         books = self.books
-        if self._shelves.is_quiet and not (books.stirred or books.freed or books.doubted or books.nodes_stirred):
+        if not (books.freed or books.stirred or books.doubted or books.nodes_stirred) and self._shelves.is_quiet:
             return
-        stirred, self.books.stirred = self.books.stirred, {}
-        freed, self.books.freed = self.books.freed, {}
-        doubted, self.books.doubted = self.books.doubted, {}
-        for queue in doubted:
-            self.wake_queue(queue)
+        stirred, doubted, freed = books.stirred, books.doubted, books.freed
+        if doubted:
+            books.doubted = {}
+            for queue in doubted:
+                self.wake_queue(queue)
+        if stirred:
+            books.stirred = {}
+            self._wake_trees(stirred)
+        if freed:
+            books.freed = {}
+            if self._parked:
+                for root, units in _by_root(freed).items():
+                    self._wake_parked(root, units)
+            self._offer(freed)
+        self._call()
+        if books.nodes_stirred:
+            books.nodes_stirred = False
+            groups_on_nodes, self._parked_on_nodes = self._parked_on_nodes, {}
+            for group, queue in groups_on_nodes.items():
+                self._wake(group, queue)
+
+    def _wake_trees(self, stirred: Mapping[QueueRecord, set[FlavorResource] | None]) -> None:
+        """Cost: the groups of all queues of these trees."""
         for root, units in _by_root(stirred).items():
             for queue in self._queues_of(root):
                 for group in queue.order.groups.values():
                     if units is None or group.watch is None or not group.watch.isdisjoint(units):
                         self._wake(group, queue)
-        for root, units in _by_root(freed).items():
-            self._wake_parked(root, units)
-        self._offer(freed)
-        self._call()
-        if self.books.nodes_stirred:
-            self.books.nodes_stirred = False
-            groups_on_nodes, self._parked_on_nodes = self._parked_on_nodes, {}
-            for group, queue in groups_on_nodes.items():
-                self._wake(group, queue)
 
     def _offer(self, freed: Mapping[QueueRecord, set[FlavorResource]]) -> None:
         """Have the shelves know what was given back, and that turns in these queues may come earlier now."""
         for queue, some in freed.items():
             for unit in some:
                 self._shelves.fell(queue.node.root, queue.node.account(unit))
-            for group in queue.order.groups.values():
-                ticket = group.ticket
-                if ticket is not None and ticket.turn and ticket.is_valid:
-                    self._shelves.refile(ticket, self.turn_of)
+            for ticket in tickets_of(queue):
+                if ticket.turn and ticket.is_valid:
+                    self._shelves.hasten(ticket, self.turn_of)
 
     def _wake_parked(self, root: Node, units: set[FlavorResource] | None) -> None:
         """Cost: the groups of the tree for which nobody can tell what they lack."""
-        groups = self._parked.get(root, {})
+        groups = self._parked.get(root)
+        if not groups:
+            return
         for group, queue in list(groups.items()):
             if units is None or group.watch is None or not group.watch.isdisjoint(units):
                 del groups[group]
@@ -246,7 +259,7 @@ class Waiting:
         if self._shelves.is_quiet:
             return
         trees = dict.fromkeys(self._shelves.trees(), 0)
-        for queue in list(self.active):
+        for queue in list(self.active) if self.active else ():
             root = queue.node.root
             if root in trees and queue.is_active and queue.order.head() is not None:
                 trees[root] += 1
@@ -285,7 +298,7 @@ class Waiting:
 
     def _wake(self, group: Group, queue: QueueRecord) -> None:
         group.lacks = None  # also of who is awake: there may be more by now that helps than it was filed for
-        if group.is_parked and queue.order.groups.get(group.shape) is group:
+        if group.is_parked and group.is_open:
             queue.order.wake(group)
             head = group.head()
             if head is not None:
@@ -300,21 +313,23 @@ class Waiting:
         timers = self.timers
         while timers and timers[0][0] <= now:
             _, _, record = heappop(timers)
-            if record.stage is Stage.BACKING_OFF and record.workload.eligible_at <= now:
+            if record.stage is BACKING_OFF and record.workload.eligible_at <= now:
                 self.file(record)
 
     def next_due(self) -> Timestamp | None:
         timers = self.timers
         while timers:
             due, _, record = timers[0]
-            if record.stage is Stage.BACKING_OFF and record.workload.eligible_at == due:
+            if record.stage is BACKING_OFF and record.workload.eligible_at == due:
                 return due
             heappop(timers)
         return None
 
     def heads(self) -> list[WorkloadRecord]:
         """The first candidate of every queue that has one. Cost: the active queues."""
-        found = []
+        found: list[WorkloadRecord] = []
+        if not self.active:
+            return found
         for queue in list(self.active):
             head = queue.order.head() if queue.is_active else None
             if head is None:
@@ -360,7 +375,7 @@ class Waiting:
 
     def reason_of(self, record: WorkloadRecord) -> Reason | None:
         """Why it waits, as far as it was judged; None when it holds quota."""
-        if record.stage is Stage.HOLDING:
+        if record.stage is HOLDING:
             return None
         if record.reason is not None or record.group is None:
             return record.reason
@@ -374,7 +389,9 @@ class Waiting:
 
     def news(self) -> list[tuple[WorkloadRecord, Reason]]:
         """Who has to be told which reason now, in a fixed order. Whoever was told the same before is left out."""
-        found = []
+        found: list[tuple[WorkloadRecord, Reason]] = []
+        if not self.untold:
+            return found
         for record, exactly in self.untold.values():
             reason = self.reason_of(record)
             if reason is None or record.workload.held is not None:
