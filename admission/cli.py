@@ -350,6 +350,19 @@ def adopt(  # noqa: PLR0913, PLR0917  # one for each option
 
 
 @cli.command()
+@cluster_options
+@click.option("--dry-run", is_flag=True, help="Say what there is, and change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--muster-namespace", default="muster-system", show_default=True, help="Where Muster is installed.")
+@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds to wait for its end at most.")
+def leave(reach: Reach, muster_namespace: str, timeout: float, *, dry_run: bool, yes: bool) -> None:
+    """Take Muster out of a cluster: nothing is refused or stuck when it is gone. Queues and what runs stay."""
+    from admission.commands import leave as command
+
+    command.run(reach, command.Wishes(muster_namespace, timeout, dry_run, yes))
+
+
+@cli.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the script that completes `muster` in a shell: source <(muster completion bash)."""

@@ -93,20 +93,20 @@ async def callers(client: Client, settings: Settings, reached: ByUrl) -> None:
     await _remove(client, {(each["kind"], each["metadata"]["name"]) for each in manifests(settings, reached)})
 
 
-async def remove_callers(client: Client) -> list[str]:
+async def remove_callers(client: Client, service_namespace: str | None = None) -> list[str]:
     """Take all webhook configurations and policies away, and v1beta1 where it is converted at an address; their names.
 
-    A CRD that asks at a Service is somebody else's.
+    A CRD that asks at a Service is somebody else's, unless the Service is in the namespace that is named.
     """
     removed = await _remove(client, set())
-    if asking := await _stop_converting(client):
+    if asking := await _stop_converting(client, service_namespace):
         await crds(client)
     return [*removed, *(f"v1beta1 of {name}" for name in asking)]
 
 
-async def _stop_converting(client: Client) -> list[str]:
+async def _stop_converting(client: Client, service_namespace: str | None = None) -> list[str]:
     """Have no CRD ask at an address, whichever manager said so; the names of those that did."""
-    found = [await _converted_by_url(client, f"{plural}.{GROUP}") for plural in v1beta1.CONVERTED]
+    found = [await _converted_by_us(client, f"{plural}.{GROUP}", service_namespace) for plural in v1beta1.CONVERTED]
     asking = [name for name in found if name is not None]
     for name in asking:
         no_webhook = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
@@ -114,13 +114,14 @@ async def _stop_converting(client: Client) -> list[str]:
     return asking
 
 
-async def _converted_by_url(client: Client, name: str) -> str | None:
+async def _converted_by_us(client: Client, name: str, service_namespace: str | None) -> str | None:
     try:
         crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, None, name)
     except NotFound:
         return None
-    webhook = (crd["spec"].get("conversion") or {}).get("webhook") or {}
-    return name if "url" in (webhook.get("clientConfig") or {}) else None
+    client_config = ((crd["spec"].get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
+    service = client_config.get("service") or {}
+    return name if "url" in client_config or (service and service["namespace"] == service_namespace) else None
 
 
 async def _remove(client: Client, keep: set[tuple[str, str]]) -> list[str]:

@@ -52,6 +52,7 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "ResourceSlice": ("resource.k8s.io/v1", "resourceslices", False),
     "PriorityClass": ("scheduling.k8s.io/v1", "priorityclasses", False),
     "Lease": ("coordination.k8s.io/v1", "leases", True),
+    "EndpointSlice": ("discovery.k8s.io/v1", "endpointslices", True),
     "Role": ("rbac.authorization.k8s.io/v1", "roles", True),
     "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings", True),
     "ClusterRole": ("rbac.authorization.k8s.io/v1", "clusterroles", False),

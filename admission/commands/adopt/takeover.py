@@ -18,9 +18,10 @@ import yaml
 
 from admission.api import names
 from admission.commands.adopt import survey
-from admission.commands.adopt.survey import KINDS, Manager, Object, Survey, raw
-from admission.commands.faults import REFUSED, Fault
+from admission.commands.adopt.survey import KINDS, Object, Survey, raw
+from admission.commands.faults import Fault
 from admission.commands.progress import Progress
+from admission.commands.stopping import stop
 
 if TYPE_CHECKING:
     from admission.kube.client import Client
@@ -29,8 +30,6 @@ _PAUSE: Final = 0.3
 _SETTLED: Final = 0.5
 _WRITES: Final = 16
 _RETRIES: Final = 5
-#: Where Kueue's leader election is kept, by default.
-_LEASE: Final = "c1f6bfd2.kueue.x-k8s.io"
 _NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
@@ -60,7 +59,7 @@ async def take_over(client: Client, found: Survey, options: Options, say: Progre
 
     # 4. Kueue stops. Pods go on running: nobody evicts.
     for manager in found.managers:
-        await _stop(client, manager, options.seconds, say)
+        await stop(client, manager.deployment, "Kueue", options.seconds, say)
         yield f"stopped Kueue: Deployment {manager.namespace}/{manager.name} has 0 replicas"
 
     # 5. The CRDs are Muster's: the same kinds and objects. Where Muster is installed by now it has brought its own.
@@ -190,44 +189,6 @@ def _webhooks(configuration: Object) -> Any:
     from admission.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 
     return MUTATING_WEBHOOKS if configuration["kind"] == MUTATING_WEBHOOKS.kind else VALIDATING_WEBHOOKS
-
-
-async def _stop(client: Client, manager: Manager, seconds: float, say: Progress) -> None:
-    """Scale it to 0 and wait until none of its pods is left and nobody holds its Lease."""
-    deployments = raw("apps", "v1", "deployments", "Deployment", namespaced=True)
-    pods = raw("", "v1", "pods", "Pod", namespaced=True)
-    if manager.replicas:
-        body = {"spec": {"replicas": 0}}
-        await client.patch(deployments, manager.namespace, manager.name, body, subresource="scale")
-    labels = manager.deployment["spec"]["selector"].get("matchLabels") or {}
-    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-    deadline = time.monotonic() + seconds
-    while True:
-        left = len((await client.list(pods, manager.namespace, label_selector=selector)).items)
-        holder = await _holder(client, manager.namespace)
-        if not left and not holder:
-            return
-        what = f"{left} pods of Kueue are left" if left else f"{holder} still holds Kueue's Lease"
-        if time.monotonic() > deadline:
-            raise Fault(f"Kueue does not stop: {what} in {manager.namespace}; end them, and run this again", REFUSED)
-        say(f"stopping Kueue: {what}")
-        await asyncio.sleep(_PAUSE)
-
-
-async def _holder(client: Client, namespace: str) -> str:
-    """Who holds the Lease; empty where nobody does, or has renewed it in time."""
-    from admission.api.meta import epoch
-    from admission.kube.errors import NotFound
-    from admission.kube.resources import LEASES
-
-    try:
-        spec = (await client.get(LEASES, namespace, _LEASE))["spec"]
-    except NotFound:
-        return ""
-    holder, renewed = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
-    if not holder or not renewed:
-        return ""
-    return holder if epoch(renewed) + float(spec.get("leaseDurationSeconds") or 0) > time.time() else ""
 
 
 # ------------------------------------------------------------------ taking its place
