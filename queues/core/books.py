@@ -28,6 +28,14 @@ from queues.core.tree import Forest, Node
 Charged = tuple[tuple[FlavorName, Placed], ...]
 
 
+def may_share(one: ResourceFlavor, other: ResourceFlavor | None) -> bool:
+    """Whether a node could have the labels of both."""
+    if other is None:
+        return True
+    theirs = dict(other.node_labels)
+    return all(theirs.get(key, value) == value for key, value in one.node_labels)
+
+
 class Books:
     """Usage is kept at every level as it changes; nothing here costs more than the height of the tree."""
 
@@ -60,6 +68,8 @@ class Books:
         #: Queues in which everybody has to look again.
         self.doubted: dict[QueueRecord, None] = {}
         self.nodes_stirred = False
+        #: The same, but only on the nodes of these flavors.
+        self.roomier: dict[FlavorName, None] = {}
 
     # ------------------------------------------------------------------ records
 
@@ -172,7 +182,7 @@ class Books:
             there.pop(record.uid, None)
             if not there:
                 self.tenants.pop(host, None)
-        self.nodes_stirred = True
+        self.more_room(flavor for flavor, _ in record.placed)
 
     def recharge(self, record: WorkloadRecord, admission: Admission) -> None:
         """The workload holds something else than before; who waits for it goes on waiting."""
@@ -238,6 +248,21 @@ class Books:
         for flavor, one in charged:
             self.domains.give_back(flavor, one.assignment, one.node_requests)
 
+    def more_room(self, flavors: Iterable[FlavorName]) -> None:
+        """On nodes of these flavors something was given back, now or looking ahead, or changed otherwise."""
+        self.roomier.update(dict.fromkeys(flavors))
+
+    def sharing(self, flavors: Iterable[FlavorName]) -> frozenset[FlavorName]:
+        """Those with a topology that may have a node in common with one of these. Cost: the flavors, squared."""
+        known = [self.flavors.get(name) for name in flavors]
+        return frozenset(
+            [
+                name
+                for name, one in self.flavors.items()
+                if one.topology is not None and any(may_share(one, other) for other in known)
+            ]
+        )
+
     def _flavor_with_topology(self, flavors: tuple[FlavorName, ...]) -> FlavorName:
         for name in flavors:
             flavor = self.flavors.get(name)
@@ -258,14 +283,14 @@ class Books:
         """It is not going to leave after all; whoever counts on that has to look again."""
         if record.evicted:
             self._return(record)
-            self.nodes_stirred = self.nodes_stirred or bool(record.placed)
+            self.more_room(flavor for flavor, _ in record.placed)
             if record.holder is not None:
                 self.stir(record.holder, None)
 
     def spare(self, record: WorkloadRecord) -> None:
         """The same before anybody was told: only who waits for others, or in its own queue, has counted on it."""
         self._return(record)
-        self.nodes_stirred = self.nodes_stirred or bool(record.placed)
+        self.more_room(flavor for flavor, _ in record.placed)
         root = None if record.holder is None else record.holder.node.root
         for queue in (record.holder, *(each.queue for each in self.claimants.values())):
             if queue is not None and queue.node.root is root:
@@ -309,6 +334,7 @@ class Books:
         claim = record.claim
         if claim is None:
             return
+        self.more_room(flavor for flavor, _ in claim.placed)
         self.lift(claim)
         record.claim = None
         del self.claimants[record.uid]
@@ -317,7 +343,6 @@ class Books:
             self.free(record.queue, claim.usage)
         for victim in claim.victims.values():
             victim.claimed_by = None
-        self.nodes_stirred = self.nodes_stirred or any(one.topology is not None for one in claim.assignments)
 
     def lift(self, claim: Claim) -> None:
         """Take a claim out while its own workload is judged anew; `restore` puts it back."""

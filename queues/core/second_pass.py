@@ -58,7 +58,7 @@ class SecondPass:
         """
         if not self.waiting:
             return []
-        if self.books.nodes_stirred or self.books.stirred:
+        if self.books.nodes_stirred or self.books.roomier or self.books.stirred:
             self.look_again()
         room = RoomMaker(self.world, self.books, policy.topology, strategy)
         found: list[Decision] = []

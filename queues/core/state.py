@@ -104,13 +104,13 @@ class State(Readings):
             case events.TopologyGone(topology_name):
                 self._topology_gone(topology_name)
             case events.NodeChanged(node):
-                self.books.nodes_stirred |= self.books.domains.node_changed(node)
+                self.books.more_room(self.books.domains.node_changed(node))
             case events.NodeGone(node_name):
-                self.books.nodes_stirred |= self.books.domains.node_gone(node_name)
+                self.books.more_room(self.books.domains.node_gone(node_name))
             case events.PodPlaced(pod, on_node, requests):
                 self.books.domains.pod_placed(pod, on_node, requests)
             case events.PodGone(pod):
-                self.books.nodes_stirred |= self.books.domains.pod_gone(pod)
+                self.books.more_room(self.books.domains.pod_gone(pod))
             case _:
                 assert_never(event)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from queues.core.accounts import Account
-from queues.core.activity import World, inactive_reason, why_barred
+from queues.core.activity import World, flavors_named, inactive_reason, why_barred
 from queues.core.books import Books
 from queues.core.demand import shape_of
 from queues.core.lacks import Lacks
@@ -204,7 +204,8 @@ class Waiting:
         Cost: those who are woken, and the groups of the trees for which nobody can tell what they lack.
         """
         books = self.books
-        if not (books.freed or books.stirred or books.doubted or books.nodes_stirred) and self._shelves.is_quiet:
+        is_quiet = not (books.freed or books.stirred or books.doubted or books.nodes_stirred or books.roomier)
+        if is_quiet and self._shelves.is_quiet:
             return
         stirred, doubted, freed = books.stirred, books.doubted, books.freed
         if doubted:
@@ -221,11 +222,20 @@ class Waiting:
                     self._wake_parked(root, units)
             self._offer(freed)
         self._call()
-        if books.nodes_stirred:
-            books.nodes_stirred = False
-            groups_on_nodes, self._parked_on_nodes = self._parked_on_nodes, {}
-            for group, queue in groups_on_nodes.items():
+        if books.nodes_stirred or books.roomier:
+            self._wake_on_nodes()
+
+    def _wake_on_nodes(self) -> None:
+        """Cost: the groups that wait for nodes, and the flavors of their queues; only those with roomier nodes wake."""
+        books = self.books
+        flavors = None if books.nodes_stirred else books.sharing(books.roomier)
+        books.nodes_stirred, books.roomier = False, {}
+        groups, self._parked_on_nodes = self._parked_on_nodes, {}
+        for group, queue in groups.items():
+            if flavors is None or not flavors.isdisjoint(flavors_named(queue.spec)):
                 self._wake(group, queue)
+            elif group.is_parked and group.size:
+                self._parked_on_nodes[group] = queue
 
     def _wake_trees(self, stirred: Mapping[QueueRecord, set[FlavorResource] | None]) -> None:
         """Cost: the groups of all queues of these trees."""

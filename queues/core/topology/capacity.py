@@ -181,18 +181,18 @@ class Capacity:
         self._share(node, taken, 1)
         self._rewrite_node(node, taken)
 
-    def remove_pod(self, uid: Uid) -> bool:
-        """The pod occupies nothing any more. False when it did not before."""
+    def remove_pod(self, uid: Uid) -> NodeName | None:
+        """The pod occupies nothing any more; the node where it did."""
         placed = self._placed.pop(uid, None)
         if placed is None:
-            return False
+            return None
         node, taken = placed
         _add(self._foreign[node], taken, -1)
         if not self._foreign[node]:
             del self._foreign[node]
         self._share(node, taken, -1)
         self._rewrite_node(node, taken)
-        return True
+        return node
 
     def take(self, hosts: Sequence[tuple[str, int]], requests: Amounts, *, assumed: bool = False) -> None:
         """Charge so many pods (`requests` each, see `with_pod`) to each of the hosts with these hostname labels.

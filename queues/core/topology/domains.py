@@ -80,27 +80,41 @@ class Domains:
         self.sizes.pop(name, None)
         self._drop_unused_trees()
 
-    def node_changed(self, node: Node) -> bool:
-        """Take the node in. False when nothing changed that placement looks at."""
+    def node_changed(self, node: Node) -> tuple[FlavorName, ...]:
+        """Take the node in. The flavors that it was or is of; none when nothing changed."""
         old = self._capacity.node(node.name)
         if old == node:
-            return False
+            return ()
         for key in list(self._trees):
             if (None if old is None else key.path_of(old)) != key.path_of(node):
                 del self._trees[key]
         self._capacity.put_node(node)
-        return True
+        return self._flavors_of(old, node)
 
-    def node_gone(self, name: NodeName) -> bool:
-        """Forget the node; False when it was not known."""
+    def node_gone(self, name: NodeName) -> tuple[FlavorName, ...]:
+        """Forget the node; the flavors that it was of."""
         old = self._capacity.node(name)
         if old is None:
-            return False
+            return ()
         for key in list(self._trees):
             if key.path_of(old) is not None:
                 del self._trees[key]
         self._capacity.drop_node(name)
-        return True
+        return self._flavors_of(old)
+
+    def _flavors_of(self, *nodes: Node | None) -> tuple[FlavorName, ...]:
+        """Those with a topology whose labels one of these nodes has. Cost: the flavors."""
+        return tuple(
+            [
+                name
+                for name, flavor in self._flavors.items()
+                if flavor.topology is not None
+                and any(
+                    node is not None and all(node.labels.get(key) == value for key, value in flavor.node_labels)
+                    for node in nodes
+                )
+            ]
+        )
 
     def levels_of(self, flavor: FlavorName) -> tuple[str, ...] | None:
         """The levels of the flavor's topology, root first; None when it has none or the topology does not exist."""
@@ -119,9 +133,10 @@ class Domains:
         """A pod that no assignment accounts for occupies the node."""
         self._capacity.place_pod(uid, node, requests)
 
-    def pod_gone(self, uid: Uid) -> bool:
-        """That pod is gone; False when it was not known, so that nothing became free."""
-        return self._capacity.remove_pod(uid)
+    def pod_gone(self, uid: Uid) -> tuple[FlavorName, ...]:
+        """That pod is gone; the flavors of its node, none when the pod was not known, so that nothing became free."""
+        node = self._capacity.remove_pod(uid)
+        return () if node is None else self._flavors_of(self._capacity.node(node))
 
     def take(
         self, flavor: FlavorName, assignment: TopologyAssignment, node_requests: Mapping[ResourceName, int]
