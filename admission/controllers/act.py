@@ -10,10 +10,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 from typing import Any, Protocol, assert_never
+
+import msgspec
 
 from admission.jobs.effects import Create, Delete, Effect, Patch, PatchKind, Ref, Tell
 from admission.kube.client import Client
@@ -47,8 +48,7 @@ class Fate(Enum):
     UNAVAILABLE = "unavailable"
 
 
-@dataclass(frozen=True, slots=True)
-class Errand:
+class Errand(msgspec.Struct, frozen=True):
     """Effects for one owner (a unit, a workload, a queue). `purpose` comes back unread in the report."""
 
     owner: Hashable
@@ -56,23 +56,20 @@ class Errand:
     purpose: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """The object as a write returned it."""
 
     kind: str
     obj: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(msgspec.Struct, frozen=True):
     """The API server does not know this object (any more)."""
 
     ref: Ref
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """The end of an errand; `message` says what was in the way."""
 
     errand: Errand
@@ -83,8 +80,7 @@ class Report:
 Answer = Written | Gone | Report
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What became of one effect; `pause` is how long the API server asks to wait."""
 
     fate: Fate

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from admission.api import meta, names
 from admission.api.kueue import Workload
@@ -24,8 +25,7 @@ from queues.journal.entries import Decision, Kind, WorkloadState
 Charges = Mapping[model.FlavorResource, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """A Workload as told before: the object, what it was charged, and why it waited."""
 
     workload: Workload
@@ -37,8 +37,7 @@ class Seen:
         return self.workload is other.workload and (self.charges, self.reason) == (other.charges, other.reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
+class Present(msgspec.Struct, frozen=True):
     """A live Workload as the core has it now. `cluster_queue` is where it waits or holds.
 
     `goes_first`: it stands before everybody else in the queue's order, since others are evicted for it. `asked` are the

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from admission.controllers.act import Answer
 from admission.kube.informers import Delta
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True):
     """A delta of one kind."""
 
     kind: str

@@ -6,8 +6,6 @@ admits, and this gives quota back and lets what was reserved be admitted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from admission.api import names
@@ -28,8 +26,7 @@ from admission.jobs.effects import Delete, Effect, Tell
 from admission.jobs.eviction import released
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """Effects to carry out in order, and when to look again though nothing has happened."""
 
     effects: tuple[Effect, ...] = ()

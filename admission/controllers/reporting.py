@@ -244,10 +244,14 @@ class Reporting:
 
     def _count(self, before: Workload | None, workload: Workload, news: tuple[entries.Decision, ...]) -> None:
         counted = self._metrics.workloads
+        place: Place | None = None
         for decision in news:
             if decision.kind is entries.Kind.CREATED:
                 self._count_creation(workload)
-            counted.step(decision, before, workload, self._place(decision.cluster_queue, workload))
+                continue
+            if place is None or place.cluster_queue != decision.cluster_queue:
+                place = self._place(decision.cluster_queue, workload)
+            counted.step(decision, before, workload, place)
         if before is not None and workload.status.admission is not None:
             counted.became_ready(before, workload, self._place(workload.status.admission.cluster_queue, workload))
 

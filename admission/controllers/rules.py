@@ -7,7 +7,6 @@ or hurry something along that a later rule decides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
@@ -32,8 +31,7 @@ class Ownership(Enum):
     FOREIGN = "foreign"
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """What the rules look up.
 
     `cluster_queue` is the one that holds the quota, or else the LocalQueue's. `class_value` is the present value of the
@@ -48,8 +46,7 @@ class Facts:
     failed_hosts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What a rule came to. `wake_at`: when it wants to look again though nothing has happened."""
 
     workload: Workload

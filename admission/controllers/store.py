@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 #: Deleted objects whose uid is remembered, so that the late answer of a write does not bring one back.
 _REMEMBERED_DEAD = 20_000
@@ -46,8 +47,7 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(msgspec.Struct, Generic[T], frozen=True):
     """What one object was and is; None on either side where it did not or does not exist."""
 
     before: T | None

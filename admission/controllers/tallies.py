@@ -7,8 +7,9 @@ must never be asked by anything that decides, nor need a pass over all Workloads
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from admission.api import meta, names
 from admission.api.kueue import Workload
@@ -22,8 +23,7 @@ _UNDERLYING = {names.REASON_PENDING_DELAYED_TOPOLOGY_REQUESTS: "PendingTopology"
 _CHECKS_NOT_READY = "ChecksNotReady"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A Workload that is not admitted. `local_queue` is (namespace, name); `requests` what it waits for."""
 
     cluster_queue: str

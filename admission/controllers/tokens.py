@@ -5,64 +5,55 @@ Plain values, told apart by their type. They must never hold an object: what the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from admission.controllers.store import Key
 from admission.jobs.interface import UnitKey
 
 
-@dataclass(frozen=True, slots=True)
-class OfWorkload:
+class OfWorkload(msgspec.Struct, frozen=True):
     """The lifecycle of a Workload."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
-class OfUnit:
+class OfUnit(msgspec.Struct, frozen=True):
     """A gang."""
 
     unit: UnitKey
 
 
-@dataclass(frozen=True, slots=True)
-class OfDecision:
+class OfDecision(msgspec.Struct, frozen=True):
     """A decision about the Workload with this uid that could not be written yet."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class OfHold:
+class OfHold(msgspec.Struct, frozen=True):
     """The reason why the Workload with this uid waits."""
 
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class OfHolds:
+class OfHolds(msgspec.Struct, frozen=True):
     """The reasons of all Workloads that wait: those whose turn it is are told."""
 
 
-@dataclass(frozen=True, slots=True)
-class OfStatus:
+class OfStatus(msgspec.Struct, frozen=True):
     """The status of a ClusterQueue or a LocalQueue."""
 
     kind: str
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
-class OfFinalizer:
+class OfFinalizer(msgspec.Struct, frozen=True):
     kind: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class OfSweep:
+class OfSweep(msgspec.Struct, frozen=True):
     """The slow look at everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class OfHealth:
+class OfHealth(msgspec.Struct, frozen=True):
     """Metrics of the controller itself, and a journal that has to be told everything again."""

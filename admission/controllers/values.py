@@ -35,6 +35,8 @@ class Values:
         self.decided_at: dict[str, float] = {}
         self._look = look
         self._pod_sets: dict[str, tuple[object, _PodSets]] = {}
+        #: What each value was made from, and the value: it is asked for when the object comes, and when it is admitted.
+        self._values: dict[str, tuple[tuple[Workload, _PodSets, str | None, float | None], model.Workload]] = {}
         self._by_content: OrderedDict[Hashable, _PodSets] = OrderedDict()
         self._limits: dict[str, int] = {}
         self._classes = 0
@@ -53,11 +55,26 @@ class Values:
 
     def forget(self, uid: str) -> None:
         self._pod_sets.pop(uid, None)
+        self._values.pop(uid, None)
         self.decided_at.pop(uid, None)
 
     def of(self, workload: Workload, kept_back: str | None = None) -> model.Workload:
         """The value as the object stands. `kept_back` keeps it out of the queue for a reason of the controller's."""
+        uid = workload.metadata.uid
         pod_sets = self._read_pod_sets(workload)
+        exact = self.decided_at.get(uid)
+        known = self._values.get(uid)
+        if known is not None:
+            (object_, read, kept, decided), value = known
+            if object_ is workload and read is pod_sets and kept == kept_back and decided == exact:
+                return value
+        value = self._made(workload, pod_sets, kept_back, exact)
+        self._values[uid] = (workload, pod_sets, kept_back, exact), value
+        return value
+
+    def _made(
+        self, workload: Workload, pod_sets: _PodSets, kept_back: str | None, exact: float | None
+    ) -> model.Workload:
         value = observe_workload.workload(
             workload,
             () if isinstance(pod_sets, Misconfigured) else pod_sets,
@@ -65,7 +82,6 @@ class Values:
             misconfigured=pod_sets.message if isinstance(pod_sets, Misconfigured) else None,
             kept_back=kept_back,
         )
-        exact = self.decided_at.get(workload.metadata.uid)
         if value.admission is not None and exact is not None and int(exact) == int(value.admission.reserved_at):
             return replace(value, admission=replace(value.admission, reserved_at=exact))
         return value

@@ -6,7 +6,7 @@ count a step twice: what was told before is not told again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from admission.api import names
 from admission.api.kueue import Workload
@@ -20,8 +20,7 @@ _CLASS = "priority_class"
 _EVICTION = ("reason", "underlying_cause")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a Workload is counted. `local_queue` is (name, namespace), None where that queue has no metrics."""
 
     cluster_queue: str

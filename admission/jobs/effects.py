@@ -6,17 +6,17 @@ that fails and has the object reconciled again from what the cluster then says. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from admission.api.meta import PatchKind
 
 __all__ = ["Create", "Delete", "Effect", "Patch", "PatchKind", "Ref", "Severity", "Tell"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(msgspec.Struct, frozen=True):
     """An object in the cluster. `kind` is the plain kind ("Pod", "Job", "Workload"); `uid` empty means any."""
 
     kind: str
@@ -25,16 +25,14 @@ class Ref:
     uid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(msgspec.Struct, frozen=True):
     """Create `body` (a whole manifest). That it exists already, with the same controller, is no failure."""
 
     ref: Ref
     body: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True):
     """Change an object. `resource_version` is a precondition; a conflict means "reconcile again"."""
 
     ref: Ref
@@ -44,8 +42,7 @@ class Patch:
     resource_version: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True):
     """Delete an object. That it is gone already is no failure."""
 
     ref: Ref
@@ -60,8 +57,7 @@ class Severity(Enum):
     WARNING = "Warning"
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(msgspec.Struct, frozen=True):
     """A Kubernetes Event about an object; batched and rate-limited, never a reason to fail.
 
     Reconciling says the same again for as long as it is true; whoever writes Events leaves repetitions out.
@@ -71,7 +67,7 @@ class Tell:
     reason: str
     message: str
     severity: Severity = Severity.NORMAL
-    annotations: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 Effect = Create | Patch | Delete | Tell

@@ -7,7 +7,8 @@ the next one. Nothing here may start pods without an admission, or give quota ba
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+import msgspec
 
 from admission.api import meta, names
 from admission.api.kueue import Workload
@@ -224,7 +225,7 @@ def _below(gang: Gang, ancestor: Ancestor) -> tuple[Effect, ...]:
     if not gang.runs or ancestor.is_admitted:
         return ()
     return tuple(
-        replace(effect, reason=names.EVENT_SUSPENDED)
+        msgspec.structs.replace(effect, reason=names.EVENT_SUSPENDED)
         if isinstance(effect, Tell) and effect.reason == names.EVENT_STOPPED
         else effect
         for effect in gang.stop(None, "AncestorNotAdmitted", ancestor.message)

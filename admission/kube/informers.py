@@ -13,7 +13,6 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -32,23 +31,20 @@ _LONGEST_PAUSE: Final = 10.0
 _STEADY: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced(Generic[T]):
+class Replaced(msgspec.Struct, Generic[T], frozen=True):
     """After a list: these objects exist and no others, as of this version."""
 
     items: tuple[T, ...]
     resource_version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Upserted(Generic[T]):
+class Upserted(msgspec.Struct, Generic[T], frozen=True):
     """An object was created or changed."""
 
     obj: T
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted(Generic[T]):
+class Deleted(msgspec.Struct, Generic[T], frozen=True):
     """An object is gone (or does not match the selector any more); `obj` is its last state."""
 
     obj: T

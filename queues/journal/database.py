@@ -6,11 +6,13 @@ It must never create the schema: that is what `migrate` does.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 
 #: Seconds after which a statement that is locked out or stuck gives up, so that the caller can retry or say so.
@@ -45,6 +47,7 @@ def open_database(url: str, *, write: bool = False, patience: int = PATIENCE) ->
             options += " -c default_transaction_read_only=on"
         return create_engine(
             parsed,
+            json_serializer=_json,
             pool_size=4,
             max_overflow=4,
             pool_timeout=PATIENCE,
@@ -63,7 +66,7 @@ def open_database(url: str, *, write: bool = False, patience: int = PATIENCE) ->
         else:
             # A reader must not make an empty file where there is none.
             parsed = parsed.set(database=f"file:{quote(str(path))}").update_query_dict({"mode": "rw", "uri": "true"})
-    engine = create_engine(parsed, connect_args={"timeout": patience})
+    engine = create_engine(parsed, json_serializer=_json, connect_args={"timeout": patience})
     begin = "BEGIN IMMEDIATE" if write else "BEGIN"
 
     @event.listens_for(engine, "connect")
@@ -82,3 +85,11 @@ def open_database(url: str, *, write: bool = False, patience: int = PATIENCE) ->
         connection.exec_driver_sql(begin)
 
     return engine
+
+
+def _json(value: Any) -> str:
+    """Ten times as fast as the standard library, which takes what is left: whole numbers of more than 64 bits."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (OverflowError, TypeError, ValueError):
+        return json.dumps(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -207,7 +207,7 @@ def test_what_the_status_says(case: Case) -> None:
 
 
 def with_failed(failed: tuple[str, ...]) -> Any:
-    return replace(facts(), failed_hosts=failed)
+    return msgspec.structs.replace(facts(), failed_hosts=failed)
 
 
 def test_nothing_is_written_twice() -> None:
