@@ -179,7 +179,10 @@ class Actor:
 
     async def _carry_out(self, errand: Errand) -> Outcome:
         for together in independent(errand.effects):
-            outcomes = await asyncio.gather(*(self._insist(effect) for effect in together))
+            if len(together) == 1:  # as mostly; it needs no task of its own
+                outcomes = [await self._insist(together[0])]
+            else:
+                outcomes = await asyncio.gather(*(self._insist(effect) for effect in together))
             for outcome in outcomes:
                 if outcome.fate is not Fate.DONE:
                     return outcome

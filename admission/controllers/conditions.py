@@ -21,7 +21,11 @@ def condition(workload: Workload, type_: str) -> Condition | None:
 
 
 def is_true(workload: Workload, type_: str) -> bool:
-    return meta.is_true(workload.status.conditions, type_)
+    """Asked a hundred times in the life of a Workload: `meta.is_true`, without the calls in between."""
+    for each in workload.status.conditions:
+        if each.type == type_:
+            return each.status == TRUE
+    return False
 
 
 def is_false(workload: Workload, type_: str) -> bool:

@@ -120,16 +120,13 @@ class Table(Generic[T]):
             return None
         if known is not None and not is_newer(meta.resource_version, known.metadata.resource_version):
             return None
-        if known is not None:
+        if known is not None and known.metadata.uid != meta.uid:
             self._drop(key, known)
-            if known.metadata.uid != meta.uid:
-                self._bury(known.metadata.uid)
+            self._bury(known.metadata.uid)
+            self._file(key, None, obj)
+        else:
+            self._file(key, known, obj)
         self._objects[key] = obj
-        if meta.uid:
-            self._by_uid[meta.uid] = key
-        for name, keys_of in self._index_keys.items():
-            for value in keys_of(obj):
-                self._indexes[name].setdefault(value, {})[key] = None
         return Change(known, obj)
 
     def remove(self, namespace: str, name: str, uid: str = "") -> Change[T] | None:
@@ -164,17 +161,24 @@ class Table(Generic[T]):
         changes.extend(change for obj in listed if (change := self.upsert(obj)) is not None)
         return changes
 
+    def _file(self, key: Key, known: T | None, obj: T) -> None:
+        """Under what it is to be found by now. Mostly that is what it was found by before."""
+        if obj.metadata.uid:
+            self._by_uid[obj.metadata.uid] = key
+        for name, keys_of in self._index_keys.items():
+            before = () if known is None else tuple(keys_of(known))
+            after = tuple(keys_of(obj))
+            if before != after:
+                index = self._indexes[name]
+                _take_out(index, before, key)
+                for value in after:
+                    index.setdefault(value, {})[key] = None
+
     def _drop(self, key: Key, known: T) -> None:
         if self._by_uid.get(known.metadata.uid) == key:
             del self._by_uid[known.metadata.uid]
         for name, keys_of in self._index_keys.items():
-            index = self._indexes[name]
-            for value in keys_of(known):
-                entry = index.get(value)
-                if entry is not None:
-                    entry.pop(key, None)
-                    if not entry:
-                        del index[value]
+            _take_out(self._indexes[name], keys_of(known), key)
 
     def _bury(self, uid: str) -> None:
         if not uid:
@@ -182,3 +186,12 @@ class Table(Generic[T]):
         self._dead[uid] = None
         if len(self._dead) > _REMEMBERED_DEAD:
             self._dead.popitem(last=False)
+
+
+def _take_out(index: dict[Hashable, dict[Key, None]], values: Iterable[Hashable], key: Key) -> None:
+    for value in values:
+        entry = index.get(value)
+        if entry is not None:
+            entry.pop(key, None)
+            if not entry:
+                del index[value]
