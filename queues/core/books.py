@@ -196,26 +196,19 @@ class Books:
             record.claimed_by = claim
 
     def _count(self, record: WorkloadRecord, queue: QueueRecord, sign: int) -> None:
-        admission, home = record.admission, record.home
+        admission, home, charges = record.admission, record.home, record.charges
         admitted = admission is not None and admission.admitted
-        sums = [queue.reserved]
-        if home is not None:
-            sums.append(home.reserved)
-            home.reserving_count += sign
+        _add(queue.reserved, charges, sign)
         if admitted:
             queue.admitted_count += sign
-            sums.append(queue.admitted)
-            if home is not None:
-                sums.append(home.admitted)
+            _add(queue.admitted, charges, sign)
+        if home is not None:
+            home.reserving_count += sign
+            _add(home.reserved, charges, sign)
+            if admitted:
                 home.admitted_count += sign
+                _add(home.admitted, charges, sign)
                 self.recounted[home] = None
-        for amounts in sums:
-            for unit, amount in record.charges.items():
-                left = amounts.get(unit, 0) + sign * amount
-                if left:
-                    amounts[unit] = left
-                else:
-                    amounts.pop(unit, None)
         self.touch(record)
 
     def move_home(self, record: WorkloadRecord, home: LocalQueueRecord) -> None:
@@ -383,3 +376,12 @@ class Books:
                 ahead.charge(amount)
             else:
                 ahead.release(amount)
+
+
+def _add(amounts: dict[FlavorResource, int], charges: dict[FlavorResource, int], sign: int) -> None:
+    for unit, amount in charges.items():
+        left = amounts.get(unit, 0) + sign * amount
+        if left:
+            amounts[unit] = left
+        else:
+            amounts.pop(unit, None)

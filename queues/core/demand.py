@@ -6,7 +6,8 @@ It works from pod sets and from the admission that the workload holds. It never 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from queues.core.model import (
     HOSTNAME_LABEL,
@@ -20,6 +21,9 @@ from queues.core.model import (
     TopologyAssignment,
     Workload,
 )
+
+#: Equal units are one object wherever they are charged: that makes looking them up cheaper, as well as making them.
+_unit: Final = lru_cache(maxsize=4096)(FlavorResource)
 
 #: Everything about a workload that decides whether it fits: workloads of one shape in one queue fit or fail alike.
 Shape = tuple[object, ...]
@@ -97,7 +101,7 @@ def charges_of(workload: Workload, admission: Admission) -> dict[FlavorResource,
                 together = min(amount, pod_set.shared.get(resource, 0))
                 charged = (amount - together) // assignment.count * count + together
             if charged:
-                unit = FlavorResource(flavor, resource)
+                unit = _unit(flavor, resource)
                 charges[unit] = charges.get(unit, 0) + charged
     return charges
 

@@ -25,7 +25,7 @@ from queues.core.model import (
 )
 from queues.core.policy import QuotaCheck
 from queues.core.quantities import fits
-from queues.core.records import Option, OptionGroup, QueueRecord
+from queues.core.records import Option, OptionGroup, Options, QueueRecord
 from queues.core.refusals import (
     Refusal,
     exceeds_maximum,
@@ -129,19 +129,21 @@ def assign(
 
     Cost: the flavors of the queue times the pod sets, and a probe for each that is short.
     """
-    groups = options_of(queue)
+    options = queue.options or options_of(queue)
     plans = [PodSetPlan(pod_set, count) for pod_set, count in pod_sets]
     assignment = Assignment(plans)
-    for index, members in enumerate(_together(plans)):
-        requests = _requests_of(members, groups)
-        for group_index, group in enumerate(groups):
-            wanted = [(name, requests.pop(name)) for name in group.resources if name in requests]
+    for index, members in enumerate([plans] if len(plans) == 1 else _together(plans)):
+        requests = _requests_of(members, counts_pods=options.counts_pods)
+        covered = 0
+        for group_index, group in enumerate(options.groups):
+            wanted = [(name, requests[name]) for name in group.resources if name in requests]
             if wanted:
+                covered += len(wanted)
                 assignment.searches.append(Search(group, wanted))
                 key = (index, group_index)
                 start = progress.get(key, -1) + 1 if progress else 0
                 _Scan(queue, group, members, wanted, assignment, terms).run(start, key)
-        uncovered = sorted(name for name, amount in requests.items() if amount) if requests else ()
+        uncovered = _uncovered(requests, options) if covered < len(requests) else ()
         if uncovered and terms.quota_check is QuotaCheck.BLOCK_UNDECLARED:
             names = [plan.pod_set.name for plan in members]
             assignment.fail(names, [[unavailable(name, queue.name)] for name in uncovered])
@@ -150,31 +152,33 @@ def assign(
     return assignment
 
 
-def options_of(queue: QueueRecord) -> list[OptionGroup]:
+def options_of(queue: QueueRecord) -> Options:
     """The queue's resource groups with its accounts, remembered until the tree is settled anew."""
-    if queue.groups is None:
-        node = queue.node
-        queue.groups = [
-            OptionGroup(
-                group.resources,
-                [
-                    Option(
-                        flavor.flavor,
-                        {name: node.account(FlavorResource(flavor.flavor, name)) for name in flavor.quotas},
-                        {name: FlavorResource(flavor.flavor, name) for name in flavor.quotas},
-                    )
-                    for flavor in group.flavors
-                ],
+    node, seen = queue.node, set[ResourceName]()
+    groups = []
+    for group in () if queue.spec is None else queue.spec.groups:
+        resources = tuple([name for name in group.resources if name not in seen])
+        seen.update(resources)
+        flavors = [
+            Option(
+                flavor.flavor,
+                {name: node.account(FlavorResource(flavor.flavor, name)) for name in flavor.quotas},
+                {name: FlavorResource(flavor.flavor, name) for name in flavor.quotas},
             )
-            for group in (() if queue.spec is None else queue.spec.groups)
+            for flavor in group.flavors
         ]
-    return queue.groups
+        groups.append(OptionGroup(resources, flavors))
+    queue.options = Options(groups, counts_pods=POD_UNITS in seen)
+    return queue.options
+
+
+def _uncovered(requests: dict[ResourceName, int], options: Options) -> list[ResourceName]:
+    covered = {name for group in options.groups for name in group.resources}
+    return sorted(name for name, amount in requests.items() if amount and name not in covered)
 
 
 def _together(plans: list[PodSetPlan]) -> list[list[PodSetPlan]]:
     """Pod sets of one pod set group get the same flavors; groups in the order of their first pod set."""
-    if len(plans) == 1:
-        return [plans]
     found: dict[tuple[str, str], list[PodSetPlan]] = {}
     for plan in plans:
         request = plan.pod_set.topology
@@ -183,11 +187,8 @@ def _together(plans: list[PodSetPlan]) -> list[list[PodSetPlan]]:
     return list(found.values())
 
 
-def _requests_of(members: list[PodSetPlan], groups: list[OptionGroup]) -> dict[ResourceName, int]:
+def _requests_of(members: list[PodSetPlan], *, counts_pods: bool) -> dict[ResourceName, int]:
     """The group's total, with one of `pods` for each pod where the queue counts these."""
-    counts_pods = False
-    for group in groups:
-        counts_pods = counts_pods or POD_UNITS in group.resources
     for plan in members:
         count = plan.count
         plan.usage = {name: amount * count for name, amount in plan.pod_set.requests.items()}
@@ -195,6 +196,8 @@ def _requests_of(members: list[PodSetPlan], groups: list[OptionGroup]) -> dict[R
             plan.usage[name] = plan.usage.get(name, 0) + amount
         if counts_pods:
             plan.usage[POD_UNITS] = count
+    if len(members) == 1:
+        return members[0].usage
     total = dict(members[0].usage)
     for plan in members[1:]:
         for name, amount in plan.usage.items():
@@ -237,7 +240,7 @@ class _Scan:
                 self.refusals.append(refusal)
                 continue
             grade, grades = self._grade(option)
-            stop = not goes_on(grade, self.fungibility)
+            stop = grade is BEST or not goes_on(grade, self.fungibility)
             if stop or is_preferred(grade, best_grade, self.fungibility.preference):
                 best, best_grade, best_grades = option, grade, grades
             if stop:
@@ -309,20 +312,21 @@ class _Scan:
         flavor = self.terms.world.flavors.get(option.flavor)
         if flavor is None:
             return no_flavor(option.flavor)
+        levels = self.terms.domains.levels_of(option.flavor)
         for plan in self.members:
             pod_set = plan.pod_set
-            refusal = self._topology_unfit(option.flavor, pod_set)
-            if refusal is not None:
-                return refusal
-            taint = untolerated(flavor, pod_set)
+            if levels is not None or pod_set.topology is not None:
+                refusal = self._topology_unfit(option.flavor, levels, pod_set)
+                if refusal is not None:
+                    return refusal
+            taint = untolerated(flavor, pod_set) if flavor.node_taints else None
             if taint is not None:
                 return taint_refusal(taint, option.flavor)
             if not matches_affinity(flavor, pod_set):
                 return no_affinity(option.flavor)
         return None
 
-    def _topology_unfit(self, flavor: FlavorName, pod_set: PodSet) -> Refusal | None:
-        levels = self.terms.domains.levels_of(flavor)
+    def _topology_unfit(self, flavor: FlavorName, levels: tuple[str, ...] | None, pod_set: PodSet) -> Refusal | None:
         if not asks_for_topology(pod_set.topology):
             if levels is not None and not self.queue.is_topology_only:
                 return topology_mismatch(f"flavor {flavor} is only for pod sets that ask for a topology")

@@ -248,7 +248,7 @@ class _Judge:
         plans = plans_to_place(self.state.world, self.queue, assignment)
         if plans:
             self._place(entry, plans)
-        if assignment.mode in (NO_CANDIDATES, PREEMPT, RECLAIM) and probe is not _probe_ahead:
+        if assignment.mode is not FIT and assignment.mode is not NO_FIT and probe is not _probe_ahead:
             with self.books.nodes_ahead():
                 self._find_targets(entry, plans)
         return entry

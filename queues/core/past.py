@@ -36,6 +36,8 @@ class PastUse:
         self.books = books
         self.waiting = waiting
         self.rules: AdmissionFairSharing | None = None
+        #: The latest time told, and the same in microseconds while there are rules.
+        self._latest: Timestamp = 0.0
         self.now = 0
         #: When everybody's use is sampled next, in microseconds.
         self.next_sample = 0
@@ -94,7 +96,9 @@ class PastUse:
 
     def begin(self, now: Timestamp, rules: AdmissionFairSharing | None) -> None:
         """Before deciding."""
-        self.now = max(self.now, micros(now))
+        self._latest = max(self._latest, now)
+        if rules is not None:
+            self.now = micros(self._latest)
         if rules != self.rules:
             self._set_rules(rules)
         if rules is None:

@@ -66,11 +66,12 @@ class WorkloadRecord:
 
     __slots__ = (
         "admission", "charges", "claim", "claimed_by", "evicted", "group", "holder", "home", "key", "placed",
-        "progress", "queue", "ready", "reason", "shape", "stage", "told", "workload",
+        "progress", "queue", "ready", "reason", "shape", "stage", "told", "uid", "workload",
     )  # fmt: skip
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
+        self.uid = workload.uid
         self.stage = HELD
         self.admission: Admission | None = None
         self.evicted = False
@@ -90,10 +91,6 @@ class WorkloadRecord:
         self.told: Reason | None = None
         self.claim: Claim | None = None
         self.claimed_by: Claim | None = None
-
-    @property
-    def uid(self) -> Uid:
-        return self.workload.uid
 
     @property
     def priority(self) -> int:
@@ -148,8 +145,18 @@ class Option:
 
 @dataclass(slots=True)
 class OptionGroup:
+    """`resources`: those that no earlier group has."""
+
     resources: tuple[ResourceName, ...]
     options: list[Option]
+
+
+@dataclass(slots=True)
+class Options:
+    """All that a queue offers. `counts_pods`: pods are one of its resources."""
+
+    groups: list[OptionGroup]
+    counts_pods: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +172,8 @@ class QueueRecord:
     """A ClusterQueue. `spec` is None while only workloads or LocalQueues speak of it."""
 
     __slots__ = (
-        "activity", "admitted", "admitted_count", "claimants", "groups", "holding", "homes", "is_topology_only", "name",
-        "node", "order", "pending", "reserved", "spec", "standing",
+        "activity", "admitted", "admitted_count", "claimants", "holding", "homes", "is_active", "is_topology_only",
+        "name", "node", "options", "order", "pending", "reserved", "spec", "standing",
     )  # fmt: skip
 
     def __init__(self, name: ClusterQueueName, node: Node, order: PendingQueue) -> None:
@@ -174,9 +181,11 @@ class QueueRecord:
         self.spec: ClusterQueue | None = None
         self.node = node
         self.order = order
+        #: Changed by `take_activity` only, as is `is_active`, which is asked for with every event.
         self.activity = Activity(active=False, reason="NotFound", message=f"ClusterQueue {name} not found")
+        self.is_active = False
         #: The resource groups with accounts; None until they are looked up in the settled tree.
-        self.groups: list[OptionGroup] | None = None
+        self.options: Options | None = None
         self.is_topology_only = False
         #: The LocalQueues that point here.
         self.homes: dict[ObjectKey, LocalQueueRecord] = {}
@@ -190,9 +199,9 @@ class QueueRecord:
         self.admitted: dict[FlavorResource, int] = {}
         self.admitted_count = 0
 
-    @property
-    def is_active(self) -> bool:
-        return self.activity.active
+    def take_activity(self, activity: Activity) -> None:
+        self.activity = activity
+        self.is_active = activity.active
 
 
 class LocalQueueRecord:

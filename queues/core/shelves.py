@@ -45,7 +45,7 @@ class Ticket:
     @property
     def is_valid(self) -> bool:
         """Whether it could come forward at all: an inactive queue wakes everybody once it is active again."""
-        return self.group.ticket is self and self.queue.activity.active
+        return self.group.ticket is self and self.queue.is_active
 
     @property
     def may_come(self) -> bool:

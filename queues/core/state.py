@@ -409,7 +409,7 @@ class State(Readings):
             queue.is_topology_only = all(levels is not None for levels in topologies)
         if activity == queue.activity:
             return
-        queue.activity = activity
+        queue.take_activity(activity)
         self.books.changed_queues[queue.name] = None
         self.books.changed_local_queues.update(dict.fromkeys(queue.homes))
         for record in list(queue.pending.values()):
@@ -436,7 +436,7 @@ class State(Readings):
                 self.books.changed_cohorts[CohortName(node.name)] = None
             queue = None if node.is_cohort else self.books.queues.get(ClusterQueueName(node.name))
             if queue is not None:
-                queue.groups = None
+                queue.options = None
                 self.books.changed_queues[queue.name] = None  # its share depends on what others could lend
                 self._review(queue)
                 self.waiting.wake_queue(queue)

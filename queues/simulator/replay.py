@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from queues.core.cycle import decide
 from queues.core.events import Event, WorkloadChanged, WorkloadGone
@@ -39,8 +39,7 @@ class Turn(Enum):
     FINISHED = "finished"
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(NamedTuple):
     at: Timestamp
     uid: Uid
     turn: Turn
@@ -67,15 +66,16 @@ def replay(state: State, arrivals: Iterable[Arrival], policy: Policy) -> Iterato
                 running.discard(uid)
                 state.apply(WorkloadGone(uid))
                 yield Happening(now, uid, Turn.FINISHED)
-        while plan := decide(state, now, policy):
-            if all(isinstance(decision, Hold) for decision in plan):
-                break
-            for decision in plan:
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            for decision in decide(state, now, policy):
+                goes_on = goes_on or not isinstance(decision, Hold)
                 match decision:
                     case Admit(uid, admission):
                         run[uid] += 1
                         running.add(uid)
-                        held = replace(admission, admitted=True)
+                        held = admission if admission.admitted else replace(admission, admitted=True)
                         state.apply(WorkloadChanged(replace(known[uid].workload, admission=held)))
                         heapq.heappush(agenda, (now + known[uid].run_for, run[uid], uid))
                         yield Happening(now, uid, Turn.STARTED)
