@@ -50,13 +50,13 @@ def gangs(folder: Path, load: float | None) -> Iterator[report.Figure]:
             tally = packing_gangs.measured(folder, tree, way, work, load)
             name = f"packing.gangs.{tree}.{way}"
             figures = (
-                ("gangs", tally.gangs, "gangs"),
+                ("gangs", tally.gangs / tally.runs, "gangs"),
                 ("in_a_rack", 100 * tally.in_a_rack / tally.gangs, "%"),
                 ("in_a_block", 100 * tally.in_a_block / tally.gangs, "%"),
                 ("links_between_racks", 100 * tally.between_racks / tally.edges, "%"),
                 ("links_between_blocks", 100 * tally.between_blocks / tally.edges, "%"),
                 ("waited", tally.waited / tally.gangs, "s"),
-                ("allocated", 100 * tally.allocated, "%"),
+                ("allocated", 100 * tally.allocated / tally.runs, "%"),
             )
             for what, value, unit in figures:
                 yield report.show(report.Figure(f"{name}.{what}", value, unit))

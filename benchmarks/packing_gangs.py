@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from heapq import heappop, heappush
 from pathlib import Path
 
@@ -44,6 +44,8 @@ GPUS_OF_A_HOST = 8
 #: run far longer than that, so that it takes more than 1 to fill a cluster.
 LOADS = {"lingjun-2023": 4.0, "zhejianglab-2024": 2.0}
 
+SEEDS = range(10)
+
 
 @dataclass(frozen=True)
 class Job:
@@ -70,10 +72,11 @@ def jobs(folder: Path) -> list[Job]:
 class Tally:
     """Of the gangs that were started: how many in one rack, in one block, and what a ring over their hosts crosses.
 
-    `edges` are the links of the rings from one host to the next, in the order of the assignment. `allocated` is the
-    share of all GPUs that was in use, in the second half of the time.
+    Of `runs`, all together. `edges` are the links of the rings from one host to the next, in the order of the
+    assignment. `allocated` is the share of all GPUs that was in use, in the second half of the time.
     """
 
+    runs: int = 1
     gangs: int = 0
     in_a_rack: int = 0
     in_a_block: int = 0
@@ -93,6 +96,10 @@ class Tally:
             self.between_blocks += block != next_block
             self.between_racks += rack != next_rack
         self.waited += waited
+
+
+def together(tallies: list[Tally]) -> Tally:
+    return Tally(*[sum(getattr(tally, each.name) for tally in tallies) for each in fields(Tally)])
 
 
 #: Places a job or says that it does not fit; gives back what it had.
@@ -224,6 +231,7 @@ WAYS: dict[str, Packing | None] = {
 
 
 def measured(folder: Path, tree: str, way: str, work: list[Job], load: float | None = None) -> Tally:
-    packing = WAYS[way]
-    cluster = Cluster(public.hosts(folder, tree), packing or Packing.PACK, 7 if packing is None else None)
-    return run(cluster, work, LOADS[tree] if load is None else load)
+    """What leaves things to chance runs once for each seed."""
+    packing, hosts = WAYS[way], public.hosts(folder, tree)
+    clusters = (Cluster(hosts, Packing.PACK, seed) for seed in SEEDS) if packing is None else (Cluster(hosts, packing),)
+    return together([run(cluster, work, LOADS[tree] if load is None else load) for cluster in clusters])
