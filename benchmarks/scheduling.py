@@ -239,6 +239,7 @@ def _requests_of(prefix: str, scenario: Scenario, runs: Mapping[str, Run], *, by
     if not by_peer:
         one = Bound(at_most=1.0, of_value=True)
         add("workload_writes", lambda run: _workload_writes(run) / (count + 2 * run.evictions), "1/decision", one)
+        add("refused_writes", lambda run: _refused(run) / (count + 2 * run.evictions), "1/decision")
     add("writes", lambda run: (measure.writes(run.requests) - sum(run.own.values())) / count, "1/workload")
     for what in dict.fromkeys(what for run in runs.values() for what in run.requests):
         add(what.replace(" (", "_").replace(")", "").replace(" ", "_"), partial(_asked, what, count), "1/workload")
@@ -251,8 +252,14 @@ def _asked(what: str, count: int, run: Run) -> float:
 
 def _workload_writes(run: Run) -> int:
     """Writes to Workloads by the controller; one for each start and each eviction is what there has to be."""
-    return sum(
-        run.asked_by_controller(what)
-        for what in run.requests
-        if what.partition(" ")[2].startswith("workloads") and what.partition(" ")[0] in measure.WRITES
-    )
+    return sum(run.asked_by_controller(what) for what in run.requests if _is_workload_write(what) and "(" not in what)
+
+
+def _refused(run: Run) -> int:
+    """Those of them that came too late, as when what had to go for another was just finishing."""
+    return sum(run.asked_by_controller(what) for what in run.requests if _is_workload_write(what) and "(" in what)
+
+
+def _is_workload_write(what: str) -> bool:
+    verb, _, resource = what.partition(" ")
+    return verb in measure.WRITES and resource.startswith("workloads")
