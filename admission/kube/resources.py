@@ -5,6 +5,7 @@ A `Resource` is a plain value made from the API's conventions. It never talks to
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from admission.api import apps, batch, core, devices, kueue, leader_worker_sets
 from admission.api.job_kinds import JOB_KINDS, CustomJob
 
 T = TypeVar("T")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9/._-]+").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,10 @@ class Resource(Generic[T]):
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
         parts += [part for part in (self.plural, name, subresource) if part]
+        path = "/" + "/".join(parts)
+        # Names need no escapes, but a caller's mistake must not become a path of its own.
+        if _PLAIN(path) and path.count("/") == len(parts):
+            return path
         return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
