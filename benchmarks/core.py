@@ -30,7 +30,6 @@ from queues.simulator.replay import Arrival, Turn, replay
 AT_1000 = replace(scenarios.LARGE, name="1000 queues")
 AT_30 = replace(scenarios.LARGE, name="30 queues", cohorts=5, queues=6)
 #: Few large cohorts cost more than many small ones: growth is also shown with cohorts of one size.
-AT_300 = replace(scenarios.LARGE, name="300 queues", cohorts=3)
 
 
 @dataclass(frozen=True, slots=True)
