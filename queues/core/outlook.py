@@ -104,10 +104,11 @@ class _Search:
         self.tree = tree
         self.wish = wish
         self.level = wish.level if wish.required else 0
-        self.now = now[0].copy()
-        self.empty = empty[0].copy()
         closed = leaves_kept(tree, kept)
-        self.now[closed] = self.empty[closed] = 0
+        self.now, self.empty = now[0], empty[0]
+        if len(closed):
+            self.now, self.empty = self.now.copy(), self.empty.copy()
+            self.now[closed] = self.empty[closed] = 0
         self.units_now, self.units_empty = (
             counted(tree, leaves, wish).alone.units[self.level] for leaves in (self.now, self.empty)
         )

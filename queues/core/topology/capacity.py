@@ -37,6 +37,8 @@ Ledger = dict[str, dict[tuple[tuple[ResourceName, int], ...], int]]
 
 _NOTHING: Final[Amounts] = {}
 
+_NO_SLOTS: Final[Ints] = np.zeros(0, np.int64)
+
 
 def with_pod(requests: Mapping[ResourceName, int]) -> Amounts:
     """What one pod takes of a node: its requests that are not zero, and one of the node's `pods`."""
@@ -327,6 +329,8 @@ class Capacity:
         """The slots that changed since then; None when that is too long ago to know."""
         if version < self._forgotten:
             return None
+        if version == self.version:
+            return _NO_SLOTS
         return np.unique(np.asarray(self._changes[version - self._forgotten :], np.int64))
 
     def _note(self, slot: int) -> None:

@@ -54,6 +54,9 @@ class Domains:
         self._charges = Charges()
         self._assumed_charges = Charges()
         self._trees: dict[TreeKey, tuple[Tree, CountsByShape]] = {}
+        #: What is free of a resource in the domains of a level, as long as nothing changes.
+        self._sums: dict[tuple[TreeKey, ResourceName, int], Ints] = {}
+        self._summed_at = -1
         #: What is known to come, for the flavors that keep room for it.
         self.sizes: dict[FlavorName, Sizes] = {}
 
@@ -104,17 +107,15 @@ class Domains:
 
     def _flavors_of(self, *nodes: Node | None) -> tuple[FlavorName, ...]:
         """Those with a topology whose labels one of these nodes has. Cost: the flavors."""
-        return tuple(
-            [
-                name
-                for name, flavor in self._flavors.items()
-                if flavor.topology is not None
-                and any(
-                    node is not None and all(node.labels.get(key) == value for key, value in flavor.node_labels)
-                    for node in nodes
-                )
-            ]
-        )
+        found = []
+        for name, flavor in self._flavors.items():
+            if flavor.topology is None:
+                continue
+            for node in nodes:
+                if node is not None and (not flavor.node_labels or _has(node, flavor)):
+                    found.append(name)
+                    break
+        return tuple(found)
 
     def levels_of(self, flavor: FlavorName) -> tuple[str, ...] | None:
         """The levels of the flavor's topology, root first; None when it has none or the topology does not exist."""
@@ -226,12 +227,28 @@ class Domains:
         tree = kept[0]
         found = np.full(len(tree.paths[level]), CEILING, np.int64)
         for name, amount in with_pod(pod_set.node_requests).items():
-            free = tree.rolled_up(-1, self._capacity.free_of(name, tree.slots)).copy()
-            free[closed] = 0
-            for upper in range(len(tree.paths) - 2, level - 1, -1):
-                free = tree.rolled_up(upper, free)
+            free = self._free_in(tree, name, level, closed)
             found = np.minimum(found, free // min(amount, CEILING))
         return found
+
+    def _free_in(self, tree: Tree, resource: ResourceName, level: int, closed: Ints) -> Ints:
+        """Added up over the domains of a level; remembered where nothing is closed. Cost otherwise: the nodes."""
+        if self._summed_at != self._capacity.version:
+            self._sums.clear()
+            self._summed_at = self._capacity.version
+        at = tree.key, resource, level
+        known = None if len(closed) else self._sums.get(at)
+        if known is not None:
+            return known
+        free = tree.rolled_up(-1, self._capacity.free_of(resource, tree.slots))
+        if len(closed):
+            free = free.copy()
+            free[closed] = 0
+        for upper in range(len(tree.paths) - 2, level - 1, -1):
+            free = tree.rolled_up(upper, free)
+        if not len(closed):
+            self._sums[at] = free
+        return free
 
     def room_beside(
         self, flavor: FlavorName, workers: PodSet, leader: PodSet, *, simulate_empty: bool = False
@@ -308,6 +325,11 @@ class Domains:
         used = {self._key_of(name) for name in self._flavors}
         for key in [key for key in self._trees if key not in used]:
             del self._trees[key]
+
+
+def _has(node: Node, flavor: ResourceFlavor) -> bool:
+    labels = node.labels
+    return all(labels.get(key) == value for key, value in flavor.node_labels)
 
 
 def _fullest(leaves: Ints, room: Ints) -> Ints:

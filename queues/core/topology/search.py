@@ -128,15 +128,16 @@ def _added_up(tree: Tree, leaves: Ints, wish: Wish) -> Counts:
     pods: list[Ints] = []
     units: list[Ints] = []
     for level in range(lowest, -1, -1):
+        is_alike = level < lowest and level < wish.slice_level and units[-1] is pods[-1]
         here = leaves if level == lowest else tree.rolled_up(level, pods[-1])
         if level in sizes:
-            here = here // sizes[level] * sizes[level]
+            here, is_alike = here // sizes[level] * sizes[level], False
         pods.append(here)
         if level >= wish.slice_level:
             unit = wish.unit(level)
             units.append(here if unit == 1 else here // unit)
         else:
-            units.append(tree.rolled_up(level, units[-1]))
+            units.append(here if is_alike else tree.rolled_up(level, units[-1]))
     return Counts(tuple(reversed(pods)), tuple(reversed(units)))
 
 

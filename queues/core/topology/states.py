@@ -29,7 +29,7 @@ class States:
         self._index: dict[bytes, int] = {}
         self._version = -1
         self._most = 0
-        self._ordered: tuple[Ints, int, npt.NDArray[np.int32]] | None = None
+        self._ordered: tuple[Ints, int, npt.NDArray[np.intp]] | None = None
 
     def catch_up(self, capacity: Capacity) -> bool:
         """Whether the groups are few enough to be of use; then they are as the columns are now.
@@ -58,12 +58,15 @@ class States:
             return False
         return True
 
-    def of_slots(self, slots: Ints) -> npt.NDArray[np.int32]:
-        """The state of each of these slots; remembered for the array that was asked for last, until nodes change."""
+    def of_slots(self, slots: Ints) -> npt.NDArray[np.intp]:
+        """The state of each of these slots; remembered for the array that was asked for last, until nodes change.
+
+        In numpy's own type for places, or each use would convert it.
+        """
         known = self._ordered
         if known is not None and known[0] is slots and known[1] == self._version:
             return known[2]
-        found = self.of.take(slots, mode="clip")
+        found = self.of.take(slots, mode="clip").astype(np.intp)
         self._ordered = (slots, self._version, found)
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 
 from queues.core.model import (
@@ -328,6 +329,25 @@ def test_an_empty_cluster_is_one_without_assignments_but_with_other_pods():
     assert domains.pod_gone("uid")
     assert not domains.pod_gone("uid")
     assert placed(domains, pods(4, 1), simulate_empty=True) == {"main": {"n1": 4}}
+
+
+def test_free_resources_in_parts_are_those_of_now_and_of_what_is_not_closed():
+    domains = domains_of(node("b1/r1/n1", 8), node("b1/r1/n2", 8), node("b1/r2/n3", 8))
+    nothing, rack = np.zeros(0, np.int64), 1
+
+    def in_parts(closed: list[int] | None = None) -> list[int]:
+        leaves = nothing if closed is None else np.array(closed, np.int64)
+        return domains.pods_in_parts("gpu", pods(1, 3), rack, leaves).tolist()
+
+    assert in_parts() == [5, 2]
+    domains.take("gpu", at("n1", 1), {GPU: 6})
+    assert in_parts() == [3, 2]
+    assert in_parts([1]) == [0, 2], "what is left of n1 is not enough by itself"
+    assert in_parts() == [3, 2]
+    domains.node_changed(node("b1/r2/n4", 8))
+    assert in_parts() == [3, 5]
+    domains.node_gone("n3")
+    assert in_parts() == [3, 2]
 
 
 def test_nobody_is_placed_when_one_pod_set_has_no_place():
