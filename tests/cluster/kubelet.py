@@ -46,10 +46,18 @@ class Kubelet:
     """Runs every pod of a namespace. `images`: which folder's code an image has."""
 
     def __init__(
-        self, plane: ControlPlane, namespace: str, folder: Path, images: Mapping[str, Path], address: str
+        self,
+        plane: ControlPlane,
+        namespace: str,
+        folder: Path,
+        images: Mapping[str, Path],
+        address: str,
+        kubeconfig: str = "",
     ) -> None:
         self.plane, self.api, self.namespace = plane, plane.api, namespace
         self.folder, self.images, self.address = folder, dict(images), address
+        #: Says where the API server is, and who it is.
+        self.kubeconfig = kubeconfig or plane.kubeconfig
         self.lives: dict[str, threading.Thread] = {}
         self.faults: list[str] = []
         self._running = True
@@ -181,7 +189,7 @@ class Kubelet:
         path = self.api.path("ServiceAccount", self.namespace, pod["spec"]["serviceAccountName"], "token")
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         token = self.api.request("POST", path, request)["status"]["token"]
-        config = yaml.safe_load(Path(self.plane.kubeconfig).read_text())
+        config = yaml.safe_load(Path(self.kubeconfig).read_text())
         config["users"][0]["user"] = {"token": token}
         made = folder / "kubeconfig"
         made.write_text(yaml.safe_dump(config))
