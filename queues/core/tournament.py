@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from queues.core.accounts import Account
-from queues.core.fairness import Share, borrows_any, share_of
+from queues.core.fairness import Measure, borrows_any, measure_of
 from queues.core.model import FlavorResource, Timestamp, Uid
 from queues.core.nomination import Entry
 from queues.core.records import Standing, WorkloadRecord
@@ -23,7 +23,7 @@ class Score(NamedTuple):
     """The lowest wins. `share` is that of the node that competes, with the contender's request added."""
 
     borrows: bool
-    share: Share
+    share: Measure
     priority: int
     since: Timestamp
     uid: Uid
@@ -63,7 +63,7 @@ def score_below_root(
     for account, amount in added:
         account.ahead.charge(amount)
     borrows = non_borrowing_first and any(amount > 0 and not account.ahead.is_within_quota for account, amount in asks)
-    share = share_of(node)
+    share = measure_of(node)
     for account, amount in added:
         account.ahead.release(amount)
     return Score(borrows, share, -workload.priority if by_priority else 0, workload.queued_at, workload.uid)
@@ -97,8 +97,8 @@ def _enter(
     rank = (-workload.priority if by_priority else 0, workload.queued_at, workload.uid)
     place: Node | None = node
     while place is not None and place.parent is not None:
-        borrows = non_borrowing_first and borrows_any(place, dict(usage))
-        scores.setdefault(place, {})[workload.uid] = Score(borrows, share_of(place), *rank)
+        borrows = non_borrowing_first and borrows_any(place, usage)
+        scores.setdefault(place, {})[workload.uid] = Score(borrows, measure_of(place), *rank)
         place = place.parent
     for unit, amount in added.items():
         node.account(unit).ahead.release(amount)

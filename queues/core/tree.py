@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from queues.core.accounts import Account
-from queues.core.model import ClusterQueueName, CohortName, FlavorResource, Quota, ResourceGroup
+from queues.core.model import ClusterQueueName, CohortName, FlavorResource, Quota, ResourceGroup, ResourceName
 from queues.core.quantities import beyond, lendable, total
 
 _NO_QUOTA = Quota()
@@ -22,8 +22,8 @@ class Node:
     """A ClusterQueue or a Cohort. `declared`: there is an object of it; a cohort that is only named has none."""
 
     __slots__ = (
-        "accounts", "children", "declared", "height", "is_cohort", "is_cyclic", "name", "parent", "quotas", "root",
-        "weight",
+        "accounts", "children", "declared", "height", "is_cohort", "is_cyclic", "lendable", "name", "parent", "quotas",
+        "root", "weight",
     )  # fmt: skip
 
     def __init__(self, name: str, *, is_cohort: bool) -> None:
@@ -34,6 +34,8 @@ class Node:
         self.children: dict[tuple[bool, str], Node] = {}
         self.quotas: dict[FlavorResource, Quota] = {}
         self.accounts: dict[FlavorResource, Account] = {}
+        #: Of each resource, the most that there could ever be for its children; None until somebody asks (`fairness`).
+        self.lendable: dict[ResourceName, int] | None = None
         self.height = 0
         #: In fair sharing, in thousandths.
         self.weight = 1000
@@ -255,6 +257,7 @@ def _settle(members: list[Node]) -> None:
     for node in members:
         node.is_cyclic = cyclic
         node.root = node if cyclic else top
+        node.lendable = None
         node.height = 0
     for node in reversed(members):
         _renew(node)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from queues.core.model import FlavorResource, Preemption, PreemptionPolicy, Timestamp, Uid
@@ -58,6 +59,11 @@ class Candidates:
     any_hierarchical: bool
 
 
+#: Bound once: see `fungibility`.
+_NEVER, _ANY, _OR_NEWER = (
+    PreemptionPolicy.NEVER, PreemptionPolicy.ANY, PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY,
+)  # fmt: skip
+
 Queues = dict[Node, QueueRecord]
 
 #: Whether the pods would find their place on the nodes as they are in the simulation.
@@ -85,17 +91,14 @@ class Need:
 
 
 def may_evict(policy: PreemptionPolicy, preemptor: WorkloadRecord, candidate: WorkloadRecord) -> bool:
-    match policy:
-        case PreemptionPolicy.NEVER:
-            return False
-        case PreemptionPolicy.ANY:
-            return True
-        case PreemptionPolicy.LOWER_PRIORITY:
-            return preemptor.priority > candidate.priority
-        case PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY:
-            return preemptor.priority > candidate.priority or (
-                preemptor.priority == candidate.priority and preemptor.workload.queued_at < candidate.workload.queued_at
-            )
+    if policy is _ANY:
+        return True
+    if policy is _NEVER:
+        return False
+    one, other = preemptor.workload, candidate.workload
+    if one.priority > other.priority:
+        return True
+    return policy is _OR_NEWER and one.priority == other.priority and one.queued_at < other.queued_at
 
 
 def find_candidates(need: Need, queue_at: Queues, *, without_borrowing: bool = True) -> Candidates:
@@ -148,17 +151,16 @@ def in_turn(found: Iterable[Found], rank_of: Callable[[Found], Rank]) -> list[Fo
 
     That keeps the order a total one, whatever candidates of other queues stand in between.
     """
-    ordered = sorted(found, key=rank_of)
+    ranked = sorted([(rank_of(each), each) for each in found], key=itemgetter(0))
     turns: dict[QueueRecord, list[int]] = {}
-    for turn, each in enumerate(ordered):
-        ranked = rank_of(each)
-        if ranked.shared is not None:
-            turns.setdefault(ranked.shared, []).append(turn)
+    for turn, (rank, _) in enumerate(ranked):
+        if rank.shared is not None:
+            turns.setdefault(rank.shared, []).append(turn)
     for mine in turns.values():
-        by_use = sorted((ordered[turn] for turn in mine), key=lambda each: rank_of(each).past_use, reverse=True)
-        for turn, each in zip(mine, by_use, strict=True):
-            ordered[turn] = each
-    return ordered
+        by_use = sorted([ranked[turn] for turn in mine], key=lambda pair: pair[0].past_use, reverse=True)
+        for turn, pair in zip(mine, by_use, strict=True):
+            ranked[turn] = pair
+    return [each for _, each in ranked]
 
 
 def holders(queue: QueueRecord, short: frozenset[FlavorResource]) -> Iterator[WorkloadRecord]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from queues.core.books import Books
-from queues.core.fairness import Share, borrows, share_of
+from queues.core.fairness import Measure, borrows, measure_of
 from queues.core.model import PreemptionPolicy
 from queues.core.policy import FairSharing, FairStrategy
 from queues.core.preemption import sparing
@@ -64,7 +64,7 @@ def _queues_below(top: Node) -> Iterator[Node]:
     while pending:
         node = pending.pop()
         if node.is_cohort:
-            pending.extend(node.children[key] for key in sorted(node.children))
+            pending.extend(node.children.values())
         else:
             yield node
 
@@ -77,12 +77,15 @@ class _Search:
         self.own = need.queue.node
         self.path = {self.own, *self.own.path()}
         self.targets: list[Target] = []
+        #: Shares as they are now, until something is taken out or put back there.
+        self._measures: dict[Node, Measure] = {}
 
     # ------------------------------------------------------------------ the request, and what is taken out
 
     def add_request(self) -> None:
         for unit, amount in self.need.usage.items():
             self.own.account(unit).ahead.charge(amount)
+        self._measures.clear()
         #: Whether what is short is the queue's own quota: then it takes that back, whatever the shares are.
         self.reclaims_own = self.rules.preempt_within_nominal and self.own.is_within_quota(self.need.short)
 
@@ -95,8 +98,17 @@ class _Search:
     def take_out(self, record: WorkloadRecord, queue: QueueRecord, reason: Preempted) -> bool:
         """Whether the request fits with this one gone as well."""
         self.books.simulate(record, gone=True)
+        self._measures.pop(queue.node, None)
+        for above in queue.node.path():
+            self._measures.pop(above, None)
         self.targets.append(Target(record, queue, reason))
         return self.request_fits()
+
+    def measure(self, node: Node) -> Measure:
+        found = self._measures.get(node)
+        if found is None:
+            found = self._measures[node] = measure_of(node)
+        return found
 
     def request_fits(self) -> bool:
         accounts = [(self.own.account(unit).ahead, amount) for unit, amount in self.need.usage.items()]
@@ -136,10 +148,9 @@ class _Search:
                     return True
                 continue
             mine, theirs = self._below_meeting(node)
-            share, before = share_of(mine), share_of(theirs)
             while records:
                 record = records.pop(0)
-                if self._is_fairer(share, before, self._share_without(theirs, record)):
+                if self._is_fairer(mine, theirs, record):
                     if self.take_out(record, queue, Preempted.IN_COHORT_FAIR_SHARING):
                         return True
                     break
@@ -153,22 +164,24 @@ class _Search:
             mine, theirs = self._below_meeting(node)
             record = rejected[node][0]
             rejected[node].clear()
-            if share_of(mine) < share_of(theirs) and self.take_out(
+            if self.measure(mine) < self.measure(theirs) and self.take_out(
                 record, self.books.queue_at[node], Preempted.IN_COHORT_FAIR_SHARING
             ):
                 return True
         return False
 
-    def _is_fairer(self, mine: Share, theirs_before: Share, theirs_after: Share) -> bool:
+    def _is_fairer(self, mine: Node, theirs: Node, record: WorkloadRecord) -> bool:
+        share, before = self.measure(mine), self.measure(theirs)
         match self.rules.strategies[0]:
             case FairStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE:
-                return mine <= theirs_after
+                # Without the workload they never have more than with it.
+                return share <= before and share <= self._measure_without(theirs, record)
             case FairStrategy.LESS_THAN_INITIAL_SHARE:
-                return mine < theirs_before
+                return share < before
 
-    def _share_without(self, node: Node, record: WorkloadRecord) -> Share:
+    def _measure_without(self, node: Node, record: WorkloadRecord) -> Measure:
         self.books.simulate(record, gone=True)
-        share = share_of(node)
+        share = measure_of(node)
         self.books.simulate(record, gone=False)
         return share
 
@@ -203,9 +216,10 @@ class _Line:
             if not queues and not cohorts:
                 self.closed.add(cohort)
                 return None
-            queue = min(queues, key=self._queue_turn, default=None)
-            below = max(cohorts, key=lambda node: (share_of(node), node.name), default=None)
-            if below is None or (queue is not None and share_of(queue) > share_of(below)):
+            measure = self.search.measure
+            queue = self._first(queues)
+            below = max(cohorts, key=lambda node: (measure(node), node.name), default=None)
+            if below is None or (queue is not None and measure(queue) > measure(below)):
                 return queue
             found = self._largest(below)
             if found is not None:
@@ -215,8 +229,7 @@ class _Line:
         """Whoever has somebody to give and borrows; the preemptor's own part of the tree in any case."""
         queues: list[Node] = []
         cohorts: list[Node] = []
-        for key in sorted(cohort.children):
-            child = cohort.children[key]
+        for child in cohort.children.values():
             if child in self.closed:
                 continue
             empty = not child.is_cohort and not self.candidates.get(child)
@@ -226,7 +239,11 @@ class _Line:
             (cohorts if child.is_cohort else queues).append(child)
         return queues, cohorts
 
-    def _queue_turn(self, node: Node) -> tuple[bool, Share, object]:
-        share = share_of(node)
-        first = rank(self.candidates[node][0], is_own=node is self.search.own)
-        return (not share.is_unbounded, Share(is_unbounded=False, value=-share.value), first)
+    def _first(self, queues: list[Node]) -> Node | None:
+        """Of those with the largest share the one whose first candidate comes first."""
+        if len(queues) < 2:
+            return queues[0] if queues else None
+        measures = [self.search.measure(node) for node in queues]
+        most = max(measures)
+        largest = [node for node, measure in zip(queues, measures, strict=True) if measure == most]
+        return min(largest, key=lambda node: rank(self.candidates[node][0], is_own=node is self.search.own))
