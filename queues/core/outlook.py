@@ -110,7 +110,8 @@ class _Search:
             self.now, self.empty = self.now.copy(), self.empty.copy()
             self.now[closed] = self.empty[closed] = 0
         self.units_now, self.units_empty = (
-            counted(tree, leaves, wish).alone.units[self.level] for leaves in (self.now, self.empty)
+            counted(tree, leaves, wish, known=nodes.sums if leaves is nodes.pods else None).alone.units[self.level]
+            for leaves, nodes in ((self.now, now[1]), (self.empty, empty[1]))
         )
         self.in_parts = books.domains.pods_in_parts(flavor, pod_set, self.level, closed)
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from queues.core.model import Expression, ResourceName
 from queues.core.topology import devices
 from queues.core.topology.capacity import CEILING, Capacity, Ints
+from queues.core.topology.search import Sums
 from queues.core.topology.states import States
 from queues.core.topology.suitability import AFFINITY, NODE_SELECTOR, NodeDemand, why_closed
 from queues.core.topology.tree import Tree
@@ -52,6 +53,8 @@ class NodeCounts:
         self._by_condition: list[int] = []
         self.pods: Ints
         self.causes: Causes
+        #: Of `pods` by domain, for whoever adds them up again.
+        self.sums: Sums = {}
         self.pods, self.causes = self._evaluate(capacity, tree.slots)
         self.version = capacity.version
 
@@ -60,10 +63,12 @@ class NodeCounts:
         changed = capacity.changed_since(self.version)
         self.version = capacity.version
         if changed is None:
+            self.sums = {}
             self.pods, self.causes = self._evaluate(capacity, tree.slots)
             return
         positions = tree.positions_of(changed)
         if len(positions):
+            self.sums = {}
             self.pods[positions], self.causes[positions] = self._evaluate(capacity, tree.slots[positions])
 
     def excluded(self) -> dict[str, int]:

@@ -174,11 +174,13 @@ def _place_unit(
         host = domains.least_harmful(flavor, unit.like, unit.count, leaves, simulate_empty=simulate_empty)
         if host is not None:
             return _assignments(tree, unit, Found({host: unit.count}))
-    found = searched(tree, counted(tree, leaves, wish, led, scores), wish)
+    known = nodes.sums if leaves is nodes.pods else None
+    found = searched(tree, counted(tree, leaves, wish, led, scores, known=known), wish)
     if isinstance(found, Shortfall):
         failure = no_placement(name, topology, wish, found, nodes)
-        message = f"{failure.message}; kept for others: {len(closed)} host(s)" if len(closed) else failure.message
-        return replace(failure, message=message)
+        if not len(closed):
+            return failure
+        return replace(failure, message=f"{failure.message}; kept for others: {len(closed)} host(s)")
     return _assignments(tree, unit, found)
 
 

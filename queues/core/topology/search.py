@@ -109,12 +109,29 @@ class _Chosen:
     is_shared_out: bool = False
 
 
-def counted(tree: Tree, leaves: Ints, wish: Wish, led: Ints | None = None, scores: Ints | None = None) -> Levels:
+#: What the counts of the same lowest domains add up to, by what of a wish matters for that.
+Sums = dict[tuple[int, int, tuple[tuple[int, int], ...]], Counts]
+
+
+def counted(
+    tree: Tree,
+    leaves: Ints,
+    wish: Wish,
+    led: Ints | None = None,
+    scores: Ints | None = None,
+    *,
+    known: Sums | None = None,
+) -> Levels:
     """Phase 1: the counts of the lowest domains, added up level by level. Cost: a few `reduceat` a level.
 
-    `led` are the pods that each lowest domain takes beside the leader, -1 where it cannot take that.
+    `led` are the pods that each lowest domain takes beside the leader, -1 where it cannot take that. `known` is what
+    was added up before of these very leaves.
     """
-    alone = _added_up(tree, leaves, wish)
+    key = wish.slice_level, wish.slice_size, wish.inner
+    found = None if known is None else known.get(key)
+    alone = _added_up(tree, leaves, wish) if found is None else found
+    if known is not None:
+        known[key] = alone
     return Levels(
         alone,
         None if led is None else _added_up_with_leader(tree, led, alone, wish),
