@@ -60,6 +60,8 @@ class NodeCounts:
 
     def catch_up(self, capacity: Capacity, tree: Tree) -> None:
         """Compute anew what changed. Cost: the changed nodes, at most all of the tree."""
+        if self.version == capacity.version:
+            return
         changed = capacity.changed_since(self.version)
         self.version = capacity.version
         if changed is None:
