@@ -1,4 +1,4 @@
-"""A journal whose database is stopped, full or slow, or is not there yet: decisions go on, history resumes.
+"""A journal whose database is stopped, full, slow, locked, or not there yet: decisions go on, history resumes.
 
 Workloads come while the database is in trouble; afterwards each has its whole history, or a gap says what is missing,
 in the history and in a metric.
@@ -7,6 +7,7 @@ in the history and in a metric.
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ from tests.unit.journal.postgres import running as postgres_running
 
 pytestmark = pytest.mark.cluster
 
-Fault = Callable[[], contextlib.AbstractContextManager[None]]
+Tell = Callable[[str, object], None]
 COUNT = 4
 
 
@@ -79,6 +80,16 @@ class Case:
         uids = [self.api.create(workload(each, self.name))["metadata"]["uid"] for each in names]
         Watched(self.api).admitted(*names, seconds=30)
         return uids
+
+    def caught_up(self, record_property: Tell) -> list[str]:
+        """Who comes once the fault is over; how long it takes until all is written is recorded."""
+        began = time.monotonic()
+        came = self.come()
+        eventually(self.written, seconds=60, message="all is written")
+        took = time.monotonic() - began
+        record_property(f"seconds_until_{self.name}_is_written", round(took, 1))
+        print(f"{self.name}: all was written {took:.1f} s after the fault")
+        return came
 
     def written(self) -> bool:
         health = self.memory.health()
@@ -175,6 +186,17 @@ def slow_file() -> Iterator[None]:
         event.remove(Pool, "checkout", wait)
 
 
+@contextlib.contextmanager
+def locked_file(path: Path) -> Iterator[None]:
+    """Somebody else has begun to write, and does not end."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        connection.close()
+
+
 def unlimited(connection: Any, _record: Any, _proxy: Any) -> None:
     connection.execute("PRAGMA max_page_count=1073741823")
 
@@ -188,7 +210,7 @@ POSTGRES: dict[str, Callable[[Postgres, str], contextlib.AbstractContextManager[
 
 @pytest.mark.parametrize("name", POSTGRES)
 def test_decisions_go_on_while_postgresql_is(
-    control_plane: ControlPlane, installed: Api, postgres: Postgres, name: str
+    control_plane: ControlPlane, installed: Api, postgres: Postgres, name: str, record_property: Tell
 ) -> None:
     url = postgres.create_database()
     with case(control_plane, url, f"postgres-{name}") as one:
@@ -197,8 +219,7 @@ def test_decisions_go_on_while_postgresql_is(
         with POSTGRES[name](postgres, url):
             during = one.come()
             eventually(lambda: one.metric("muster_journal_lag_seconds") > 0)
-        after = one.come()
-        eventually(one.written, seconds=60, message="all is written")
+        after = one.caught_up(record_property)
         assert sorted(one.history("admitted")) == sorted([*before, *during, *after])
         assert sorted(one.history("created")) == sorted([*before, *during, *after])
         assert one.gaps() == []
@@ -242,24 +263,30 @@ def test_a_database_that_is_there_later_than_the_controller_gets_all_of_it(
         postgres.start()
 
 
-@pytest.mark.parametrize("fault", [full_file, slow_file], ids=["full", "slow"])
+FILE: dict[str, Callable[[Path], contextlib.AbstractContextManager[None]]] = {
+    "full": lambda _: full_file(),
+    "slow": lambda _: slow_file(),
+    "locked": locked_file,
+}
+
+
+@pytest.mark.parametrize("name", FILE)
 def test_decisions_go_on_while_sqlite_is(
-    control_plane: ControlPlane, installed: Api, tmp_path: Path, fault: Fault, request: pytest.FixtureRequest
+    control_plane: ControlPlane, installed: Api, tmp_path: Path, name: str, record_property: Tell
 ) -> None:
-    url = f"sqlite:///{tmp_path}/journal.sqlite3"
-    name = f"sqlite-{request.node.callspec.id}"
-    with case(control_plane, url, name) as one:
+    path = tmp_path / "journal.sqlite3"
+    with case(control_plane, f"sqlite:///{path}", f"sqlite-{name}") as one:
         before = one.come()
         eventually(one.written, seconds=30)
-        with fault():
+        with FILE[name](path):
             during = one.come() + one.come() + one.come()
             eventually(lambda: one.metric("muster_journal_lag_seconds") > 0)
-            if fault is full_file:
-                eventually(lambda: "full" in getattr(one.memory.health(), "last_error", ""), seconds=30)
+            if name != "slow":
+                why = "full" if name == "full" else "locked"
+                eventually(lambda: why in getattr(one.memory.health(), "last_error", ""), seconds=30)
         event.listen(Pool, "checkout", unlimited)
         try:
-            after = one.come()
-            eventually(one.written, seconds=60)
+            after = one.caught_up(record_property)
         finally:
             event.remove(Pool, "checkout", unlimited)
         assert sorted(one.history("admitted")) == sorted([*before, *during, *after])
