@@ -23,6 +23,7 @@ from queues.journal import entries
 from queues.journal.entries import Decision, Kind, WorkloadState
 
 Charges = Mapping[model.FlavorResource, int]
+_NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -62,13 +63,14 @@ def news(before: Seen | None, present: Present, now: float) -> Iterator[Decision
 
 
 def ended(before: Seen, after: Workload | None, now: float) -> Iterator[entries.Entry]:
-    """It is finished (`after` says how) or was deleted."""
+    """It is finished (`after` says how) or was deleted. What began and ended between two looks is told as well."""
     workload = before.workload if after is None else after
     finished = conditions.condition(workload, names.FINISHED)
-    held_in = before.workload.status.admission
+    held_in = before.workload.status.admission or workload.status.admission
     queue = "" if held_in is None else held_in.cluster_queue
     uid = workload.metadata.uid
     at = now
+    yield from _turned(before.workload, workload, queue, now)
     if finished is not None and finished.status == meta.TRUE:
         at = conditions.since(workload, names.FINISHED) or now
         yield _decision(workload, Kind.FINISHED, at, finished.reason, finished.message, queue)
@@ -90,6 +92,23 @@ _STEPS = (
 def steps(before: Workload, present: Present, now: float) -> Iterator[Decision]:
     """Conditions that turned, in the order in which things happen."""
     workload = present.workload
+    facts = starts.facts(present.core, present.asked)
+    yield from _turned(before, workload, present.cluster_queue, now, facts)
+    if conditions.holds_quota(before) and not conditions.holds_quota(workload):
+        lost = conditions.condition(workload, names.QUOTA_RESERVED)
+        reason, message = ("", "") if lost is None else (lost.reason, lost.message)
+        held_in = before.status.admission.cluster_queue if before.status.admission is not None else ""
+        yield _decision(workload, Kind.RELEASED, now, reason, message, held_in)
+
+
+def _turned(
+    before: Workload,
+    workload: Workload,
+    cluster_queue: str,
+    now: float,
+    facts: Mapping[str, Any] = _NO_FACTS,
+) -> Iterator[Decision]:
+    """`facts` are those of a reservation."""
     for type_, status, kind in _STEPS:
         new = conditions.condition(workload, type_)
         if new is None or new.status != status:
@@ -105,15 +124,10 @@ def steps(before: Workload, present: Present, now: float) -> Iterator[Decision]:
             at,
             new.reason,
             new.message,
-            present.cluster_queue,
+            cluster_queue,
             cause=_preemptor(new.message) if happened is Kind.PREEMPTED else "",
-            facts=starts.facts(present.core, present.asked) if happened is Kind.RESERVED else {},
+            facts=facts if happened is Kind.RESERVED else _NO_FACTS,
         )
-    if conditions.holds_quota(before) and not conditions.holds_quota(workload):
-        lost = conditions.condition(workload, names.QUOTA_RESERVED)
-        reason, message = ("", "") if lost is None else (lost.reason, lost.message)
-        held_in = before.status.admission.cluster_queue if before.status.admission is not None else ""
-        yield _decision(workload, Kind.RELEASED, now, reason, message, held_in)
 
 
 def _kind(kind: Kind, reason: str) -> Kind:
@@ -303,7 +317,7 @@ def _decision(
     cluster_queue: str = "",
     *,
     cause: str = "",
-    facts: Mapping[str, Any] = MappingProxyType({}),
+    facts: Mapping[str, Any] = _NO_FACTS,
 ) -> Decision:
     metadata = workload.metadata
     return Decision(

@@ -291,8 +291,8 @@ class Reporting:
         told = tuple(chronicle.ended(before, after, now))
         for entry in told:
             if isinstance(entry, entries.Decision):
-                self._telling.tell(entry)
                 workload = before.workload if after is None else after
+                self._telling.tell(entry, workload=workload)
                 place = self._place(entry.cluster_queue, workload)
                 self._metrics.workloads.step(entry, before.workload, workload, place)
         self._put(*told)

@@ -126,6 +126,16 @@ def test_a_deleted_workload_is_removed_and_gives_back(world: World) -> None:
     assert kinds(world.see(None)) == [Kind.REMOVED, "UsageEnded", "WorkloadRemoved"]
 
 
+def test_what_began_and_ended_between_two_looks_is_told_whole(world: World) -> None:
+    world.see(workload())
+    told = world.see(workload().admitted(at=-2).cond(names.FINISHED, reason="Succeeded", at=-1))
+    assert kinds(told) == [Kind.RESERVED, Kind.ADMITTED, Kind.FINISHED, "WorkloadRemoved"]
+    assert {each.cluster_queue for each in told if isinstance(each, entries.Decision)} == {"cq"}
+    counted = {"cluster_queue": "cq", "priority_class": ""}
+    for name in ("quota_reserved", "admitted", "finished"):
+        assert world.value(f"kueue_{name}_workloads_total", **counted) == 1.0
+
+
 def test_what_ended_before_the_start_is_not_told(world: World) -> None:
     assert world.see(workload().cond(names.FINISHED)) == []
 
