@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,9 @@ def all_done(api: Api) -> bool:
     return len(found) == 15 and all(is_true(obj, "Finished") for obj in found) and held(api) == 0
 
 
-def test_an_api_server_that_restarts_is_waited_for(control_plane: ControlPlane, api: Api, controller: Killable) -> None:
+def test_an_api_server_that_restarts_is_waited_for(
+    control_plane: ControlPlane, api: Api, controller: Killable, record_property: Callable[[str, object], None]
+) -> None:
     """What was admitted before stays so, and what comes after the restart is admitted as well."""
     watched = Watched(api)
     api.create(flavor("again"))
@@ -163,8 +165,11 @@ def test_an_api_server_that_restarts_is_waited_for(control_plane: ControlPlane, 
     watched.admitted("before", seconds=20)
     version = watched.version("before")
     control_plane.restart("kube-apiserver")
+    answers = time.monotonic()
     api.create(workload("after", "again"))
     watched.admitted("after", seconds=60)
+    record_property("seconds_after_the_api_server_answers", round(time.monotonic() - answers, 1))
+    print(f"admitted {time.monotonic() - answers:.1f} s after the API server answered again")
     assert controller.process is not None
     assert controller.process.poll() is None, "it lived through it"
     assert watched.version("before") == version

@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -221,7 +221,9 @@ def trails(api: Api) -> Iterator[Trails]:
     made.stop()
 
 
-def test_kills_lose_nothing(api: Api, controller: Killable, trails: Trails) -> None:
+def test_kills_lose_nothing(
+    api: Api, controller: Killable, trails: Trails, record_property: Callable[[str, object], None]
+) -> None:
     rng = random.Random(SEED)
     prepare(api)
     lives = [rng.uniform(1.5, 3.5) for _ in range(KILLS)]
@@ -233,9 +235,12 @@ def test_kills_lose_nothing(api: Api, controller: Killable, trails: Trails) -> N
             assert controller.process.poll() is None, "it lives until it is killed"
             controller.kill()
         controller.start()
+        started = time.monotonic()
         assert work.all_came.wait(60)
         assert work.error is None, work.error
         eventually(lambda: none(unfinished(api)), seconds=60 + WORKLOADS * 0.5, every=1)
+        record_property("seconds_until_all_ran", round(time.monotonic() - started, 1))
+        print(f"everything had run {time.monotonic() - started:.1f} s after the last of {KILLS} kills")
         eventually(lambda: none(still_held(api)), seconds=20, every=0.5)
 
     found = trails.of("Workload", PLACE)
