@@ -70,9 +70,17 @@ def create_app(engine: Engine, authorizer: Authorizer, *, clock: Callable[[], fl
     return app
 
 
+def _is_page() -> bool:
+    """Whether a person is looking: at a page, or in a browser for one that is not there."""
+    if request.blueprint is None:
+        named = set(request.accept_mimetypes.values())  # programs take anything
+        return "text/html" in named and not request.path.startswith(("/api", "/openapi"))
+    return request.blueprint in PAGES and not request.path.endswith(".csv")
+
+
 def _answer_failures(app: Flask | Blueprint, source: Source) -> None:
     def answer(code: int, message: str, *, parameter: str | None = None, reason: str = "") -> AnyResponse:
-        if request.blueprint in PAGES and not request.path.endswith(".csv"):
+        if _is_page():
             return finished(pages.problem(source, code, HTTPStatus(code).phrase, message), code)
         body = (
             as_status(code, message, reason)

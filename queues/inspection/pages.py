@@ -241,17 +241,20 @@ def problem(source: Source, code: int, title: str, message: str) -> Response:
 def _page(source: Source, template: str, namespace: str | None, **values: Any) -> Response:
     now = source.clock()
     freshness = values.setdefault("freshness", None)
+    # There is none where there is no such path.
+    of = request.blueprint or "pages"
 
     def link(endpoint: str, **parts: Any) -> str:
         """Within the pages; a namespace that was chosen stays so."""
         kept = {"namespace": namespace} if namespace and endpoint not in {"asset", "tree", "of_flavor"} else {}
-        return url_for(f".{endpoint}", **{**kept, **{k: v for k, v in parts.items() if v not in {None, ""}}})
+        return url_for(f"{of}.{endpoint}", **{**kept, **{k: v for k, v in parts.items() if v not in {None, ""}}})
 
     page = render_template(
         template,
         **values,
         namespace=namespace,
         link=link,
+        everything=url_for(f"{of}.overview"),
         now=now,
         version=VERSION,
         refresh=REFRESH_SECONDS,

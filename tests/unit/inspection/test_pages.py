@@ -321,3 +321,19 @@ def test_hosts_drawn_small() -> None:
     assert short_names(["gpu-b1-07", "gpu-b1-12"]) == {"gpu-b1-07": "07", "gpu-b1-12": "12"}
     assert short_names(["n1", "n10"]) == {"n1": "n1", "n10": "n10"}
     assert short_names(["alone"]) == {"alone": "alone"}
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "page"),
+    [
+        pytest.param("/nothing", "text/html,application/xhtml+xml,*/*;q=0.8", True, id="a browser is shown a page"),
+        pytest.param("/nothing", "*/*", False, id="a program is told"),
+        pytest.param("/api/v1/nothing", "text/html", False, id="and so is whoever asks the API"),
+        pytest.param("/apis/nothing", "text/html", False, id="or through the API server"),
+    ],
+)
+def test_a_path_that_is_not_there(client: Client, path: str, accept: str, page: bool) -> None:
+    answer = client("admin").get(path, headers={"Accept": accept})
+    assert answer.status_code == 404
+    assert answer.content_type.startswith("text/html" if page else "application/json")
+    assert ("<h1" in answer.text) == page
