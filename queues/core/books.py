@@ -65,6 +65,8 @@ class Books:
         self.stirred: dict[QueueRecord, set[FlavorResource] | None] = {}
         #: Of these units less is used in these queues since the last look, and nothing else has changed.
         self.freed: dict[QueueRecord, set[FlavorResource]] = {}
+        #: Queues in which somebody was asked to go since the last look.
+        self.lightened: dict[QueueRecord, None] = {}
         #: Queues in which everybody has to look again.
         self.doubted: dict[QueueRecord, None] = {}
         self.nodes_stirred = False
@@ -88,6 +90,7 @@ class Books:
             self.stirred.pop(queue, None)
             self.freed.pop(queue, None)
             self.doubted.pop(queue, None)
+            self.lightened.pop(queue, None)
             self.forest.forget_queue(queue.name)
 
     def local_queue(self, key: ObjectKey) -> LocalQueueRecord:
@@ -271,6 +274,8 @@ class Books:
             record.evicted = True
             self.leaving[record.uid] = record
             self._shift(record, -1)
+            if record.holder is not None:
+                self.lightened[record.holder] = None
 
     def stay(self, record: WorkloadRecord) -> None:
         """It is not going to leave after all; whoever counts on that has to look again."""

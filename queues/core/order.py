@@ -80,12 +80,18 @@ class Group:
         """Its head is a candidate again, and stands on no shelf."""
         self.is_parked = False
         self.lacks = None
-        self.ticket = None
+        self.take_ticket(None)
+
+    def take_ticket(self, ticket: Ticket | None) -> None:
+        """Stand on the shelves by this one and no other."""
+        old, self.ticket = self.ticket, ticket
+        if old is not None:
+            old.let_go()
 
     def close(self) -> None:
         """Nobody is in it any more. Its ticket goes too, for these two would keep each other in memory."""
         self.is_open = False
-        self.ticket = None
+        self.take_ticket(None)
 
     def put(self, record: WorkloadRecord) -> None:
         if len(self.heap) > 2 * self.size + _SLACK:
@@ -159,6 +165,8 @@ class PendingQueue:
         elif was_head:
             if self.is_strict:
                 group.wake()  # the next one was not judged itself and may be quite different from the one that left
+            elif group.ticket is not None:
+                group.ticket.let_go()
             self._offer(group)
 
     def head(self) -> WorkloadRecord | None:
@@ -218,6 +226,9 @@ class PendingQueue:
         for group in self._of_home.get(home, {}).values():
             group.level = home.level
             self._offer(group)
+        for group in self.groups.values():
+            if group.ticket is not None:
+                group.ticket.let_go()
 
     def ordered(self) -> list[WorkloadRecord]:
         """Everybody, parked or not, in the order of their turn."""

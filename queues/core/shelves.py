@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final
 
 from queues.core.accounts import Account
 from queues.core.lacks import Lacks
@@ -34,13 +35,22 @@ class Ticket:
     `turn` is the latest by which it stands on any shelf: each shelf finds out anew when it matters.
     """
 
-    __slots__ = ("group", "lacks", "queue", "turn")
+    __slots__ = ("behind", "group", "lacks", "queue", "turn")
 
     def __init__(self, group: Group, queue: QueueRecord, lacks: Lacks) -> None:
         self.group = group
         self.queue = queue
         self.lacks = lacks
         self.turn = NO_TURN
+        #: Who was put back because of this one, on which shelf, and up to which usage it would do.
+        self.behind: list[tuple[Shelf, int, Ticket]] = []
+
+    def let_go(self) -> None:
+        """Whoever stands behind may come first from now on."""
+        behind, self.behind = self.behind, []
+        for shelf, most, ticket in behind:
+            if ticket.is_valid:
+                shelf.put(most, ticket)
 
     @property
     def is_valid(self) -> bool:
@@ -72,121 +82,148 @@ def tickets_of(queue: QueueRecord) -> list[Ticket]:
     return [ticket for group in queue.order.groups.values() if (ticket := group.ticket) is not None]
 
 
-def _is_first(ticket: Ticket) -> bool:
-    """Whether nobody of its queue who may come forward as well has a place before it. Cost: the queue's groups."""
+def _stands_behind(ticket: Ticket) -> Ticket | None:
+    """Who of its queue may come forward as well and has a place before it. Cost: the queue's groups."""
     groups = ticket.queue.order.groups
     if len(groups) == 1:
-        return True
-    place = ticket.place
+        return None
+    place: Place | None = None
     for group in groups.values():
         other = group.ticket
-        if other is not None and other is not ticket and other.may_come and other.place < place:
-            return False
-    return True
+        if other is None or other is ticket or not other.may_come:
+            continue
+        place = place or ticket.place
+        if other.place < place:
+            return other
+    return None
 
 
 _Entry = tuple[Turn, int, Ticket]
 _Heap = list[_Entry]
+_Found = tuple[Turn, Ticket] | None
+_Key = tuple[int, int]
+
+_ALWAYS: Final = -1
 
 
 class Shelf:
-    """Who waits for one account. All operations cost the logarithm of those, times the different amounts wanted."""
+    """Who waits for one account. Whoever comes forward, or is filed anew, is out of date here and dropped in time.
 
-    __slots__ = ("_by_most", "_mosts", "_serial", "_size", "_tidy_at")
+    They stand in heaps by their turns, one for each amount that they want. Who stands behind another of the same queue
+    is put back: into a heap of those who are not asked as long as the usage is low enough for that one as well.
+    """
 
-    def __init__(self) -> None:
-        self._by_most: dict[int, _Heap] = {}
-        self._mosts: list[int] = []
+    __slots__ = ("_account", "_heaps", "_keys", "_serial", "_size", "_tidy_at")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        #: By the usage at most, and the usage above which they are asked.
+        self._heaps: dict[_Key, _Heap] = {}
+        self._keys: list[_Key] = []
         self._serial = 0
         self._size = 0
         self._tidy_at = _SLACK
 
     def put(self, most: int, ticket: Ticket) -> None:
-        self._size += 1
-        if self._size > self._tidy_at:
+        if self._size >= self._tidy_at:
             self._tidy()
-        heap = self._by_most.get(most)
+        self._push((most, _ALWAYS), ticket)
+
+    def _push(self, key: _Key, ticket: Ticket) -> None:
+        heap = self._heaps.get(key)
         if heap is None:
-            heap = self._by_most[most] = []
-            insort(self._mosts, most)
+            heap = self._heaps[key] = []
+            insort(self._keys, key)
+        self._size += 1
         self._serial += 1
         heappush(heap, (ticket.turn, self._serial, ticket))
 
-    def next(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> _Heap | None:
-        """The heap with the next of those at its top for whom the usage is low enough.
+    def next(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> _Found:
+        """The next of those for whom the usage is low enough, and its turn.
 
-        None when there is nobody but those whose queue was served already. Cost besides: the groups of the queues of
-        whoever is at a top.
+        Whose queue was served already, or who stands behind another of it, is passed over, but not in favour of
+        somebody who comes later and wants the same amount. Cost besides: the groups of the queues looked at.
         """
-        return self._next(usage, turn_of, served)[0]
+        return self._look(usage, turn_of, served)[0]
 
-    def next_again(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> _Heap | None:
+    def next_again(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> _Found:
         """The same, and when all were served already, they are no more from now on."""
-        best, aside = self._next(usage, turn_of, served)
-        if best is None and aside:
-            for ticket in aside:
+        found, passed = self._look(usage, turn_of, served)
+        if found is None and passed:
+            for ticket in passed:
                 served.pop(ticket.queue, None)
-            best = self._next(usage, turn_of, served)[0]
-        return best
+            found = self._look(usage, turn_of, served)[0]
+        return found
 
-    def take(self, heap: _Heap) -> Ticket:
-        """Who is at the top of it comes forward."""
-        self._size -= 1
-        return heappop(heap)[2]
-
-    def _next(
-        self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]
-    ) -> tuple[_Heap | None, Sequence[Ticket]]:
-        """And who would come before that, were not somebody else of the same queue to go first."""
-        mosts = self._mosts
-        if not mosts or mosts[-1] < usage:
-            return None, ()
-        best: _Heap | None = None
-        aside: list[tuple[_Heap, _Entry]] = []
-        for index in range(len(mosts) - 1, bisect_left(mosts, usage) - 1, -1):
-            heap = self._by_most[mosts[index]]
-            before = len(heap)
-            while _has_fresh_top(heap, turn_of):
-                ticket = heap[0][2]
-                if ticket.queue not in served and _is_first(ticket):
-                    if best is None or heap[0][0] < best[0][0]:
-                        best = heap
+    def _look(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> tuple[_Found, list[Ticket]]:
+        """And who was passed over. Nobody's turn is earlier than it stands here."""
+        found: _Found = None
+        wanted = 0
+        passed: list[tuple[_Heap, _Entry]] = []
+        keys = self._keys
+        for index in range(len(keys) - 1, bisect_left(keys, (usage, _ALWAYS)) - 1, -1):
+            most, above = keys[index]
+            heap = self._heaps[most, above]
+            while above < usage and heap and (found is None or heap[0][0] < found[0]):
+                if not self._has_fresh_top(heap, turn_of):
+                    continue
+                turn, _, ticket = heap[0]
+                if found is not None and turn >= found[0]:
+                    continue
+                first = None if ticket.queue in served else _stands_behind(ticket)
+                if first is None and ticket.queue not in served:
+                    found, wanted = (turn, ticket), most
                     break
-                aside.append((heap, heappop(heap)))
-                before -= 1
-            self._size -= before - len(heap)
-        for heap, entry in aside:
+                entry = heappop(heap)
+                if first is None or not self._put_back(usage, most, ticket, first):
+                    passed.append((heap, entry))
+        for heap, entry in passed:
             heappush(heap, entry)
-        return best, [entry[2] for _, entry in aside]
+        if found is not None:
+            for key in keys[bisect_left(keys, (wanted, _ALWAYS)) : bisect_left(keys, (wanted + 1, _ALWAYS))]:
+                heap = self._heaps[key]
+                if self._has_fresh_top(heap, turn_of) and heap[0][0] < found[0]:
+                    found = heap[0][0], heap[0][2]
+        return found, [entry[2] for _, entry in passed]
+
+    def _has_fresh_top(self, heap: _Heap, turn_of: TurnOf) -> bool:
+        """Have somebody at the top whose turn is what it says. Turns that come earlier now were filed again."""
+        while heap:
+            turn, serial, ticket = heap[0]
+            if not ticket.is_valid:
+                heappop(heap)
+                self._size -= 1
+                continue
+            now = ticket.turn_by(turn_of)
+            if now == turn:
+                return True
+            ticket.turn = max(ticket.turn, now)
+            heapreplace(heap, (now, serial, ticket))
+        return False
+
+    def _put_back(self, usage: int, most: int, ticket: Ticket, first: Ticket) -> bool:
+        """Behind another of its queue, if that one waits for the same account; it goes on from there."""
+        above = max([its for account, its in first.lacks.ceilings if account is self._account], default=_ALWAYS)
+        if above < usage:
+            return False
+        self._size -= 1
+        self._push((most, above), ticket)  # further on than where is being looked
+        first.behind.append((self, most, ticket))
+        return True
 
     def _tidy(self) -> None:
         """Leave out what is out of date. Cost: what was put in since the last time."""
         self._size = 0
-        for most in list(self._by_most):
-            heap = [entry for entry in self._by_most[most] if entry[2].is_valid]
+        for key in list(self._heaps):
+            heap = [entry for entry in self._heaps[key] if entry[2].is_valid]
             if heap:
                 heapify(heap)
-                self._by_most[most] = heap
+                self._heaps[key] = heap
                 self._size += len(heap)
             else:
-                del self._by_most[most]
-        self._mosts = sorted(self._by_most)
+                del self._heaps[key]
+        self._keys = sorted(self._heaps)
         self._tidy_at = 2 * self._size + _SLACK
-
-
-def _has_fresh_top(heap: _Heap, turn_of: TurnOf) -> bool:
-    """Have somebody at the top whose turn is what it says. Turns that come earlier now were filed again."""
-    while heap:
-        turn, serial, ticket = heap[0]
-        if not ticket.is_valid:
-            heappop(heap)
-            continue
-        now = ticket.turn_by(turn_of)
-        if now == turn:
-            return True
-        ticket.turn = max(ticket.turn, now)
-        heapreplace(heap, (now, serial, ticket))
-    return False
 
 
 class Shelves:
@@ -200,13 +237,14 @@ class Shelves:
         self._fallen: dict[Node, dict[Account, None]] = {}
 
     def file(self, group: Group, queue: QueueRecord, lacks: Lacks, turn_of: TurnOf) -> None:
-        ticket = group.ticket = Ticket(group, queue, lacks)
+        ticket = Ticket(group, queue, lacks)
+        group.take_ticket(ticket)
         ticket.turn = ticket.turn_by(turn_of)
         shelves = self._of_tree.setdefault(queue.node.root, {})
         for account, most in lacks.ceilings:
             shelf = shelves.get(account)
             if shelf is None:
-                shelf = shelves[account] = Shelf()
+                shelf = shelves[account] = Shelf(account)
             shelf.put(most, ticket)
         self._note_fallen(ticket)
 
@@ -255,9 +293,10 @@ class Shelves:
         """Where somebody may come forward."""
         return list(self._fallen)
 
-    def next_turn(self, root: Node, turn_of: TurnOf) -> Turn | None:
+    def has_before(self, turn: Turn, root: Node, turn_of: TurnOf) -> bool:
+        """Whether somebody may come forward whose turn is before this."""
         found = self._earliest(root, turn_of)
-        return None if found is None else found[1][0][0]
+        return found is not None and found[0] < turn
 
     def called(self, turn_of: TurnOf, crowded: Container[Node]) -> Iterator[Ticket]:
         """Who comes forward now: of each tree the next, or, where many others are looked at anyway, all that may.
@@ -279,24 +318,22 @@ class Shelves:
         if found is None:
             accounts, shelves = self._fallen[root], self._of_tree.get(root, {})
             for account in list(accounts):
-                heap = shelves[account].next_again(account.usage, turn_of, self._served)
-                if heap is not None:
-                    found = shelves[account], heap
+                found = shelves[account].next_again(account.usage, turn_of, self._served)
+                if found is not None:
                     break
                 del accounts[account]
         if found is None:
             return None
-        shelf, heap = found
-        ticket = shelf.take(heap)
+        ticket = found[1]
         self._served[ticket.queue] = None
         return ticket
 
-    def _earliest(self, root: Node, turn_of: TurnOf) -> tuple[Shelf, _Heap] | None:
-        """The shelf with the next of the tree, and the heap in it, where anybody is left who was not served already."""
-        found: tuple[Shelf, _Heap] | None = None
+    def _earliest(self, root: Node, turn_of: TurnOf) -> _Found:
+        """The next of the tree, where anybody is left who was not served already."""
+        found: _Found = None
         accounts, shelves = self._fallen.get(root), self._of_tree.get(root, {})
         for account in accounts or ():
-            heap = shelves[account].next(account.usage, turn_of, self._served)
-            if heap is not None and (found is None or heap[0][0] < found[1][0][0]):
-                found = shelves[account], heap
+            one = shelves[account].next(account.usage, turn_of, self._served)
+            if one is not None and (found is None or one[0] < found[0]):
+                found = one
         return found

@@ -63,7 +63,9 @@ class Classical:
             return None
         level = 0
         for account, amount in asks:
-            level = max(level, account.ahead.lowest_fit(amount)[0])
+            parent = account.parent
+            if parent is not None and account.ahead.borrows_with(amount):
+                level = parent.height  # the root's
         workload = record.workload
         return (level, -workload.priority if self._by_priority else 0, workload.queued_at, workload.uid)
 

@@ -140,7 +140,7 @@ class Waiting:
         queue.order.park(group, reason, watch, watches_nodes=watches_nodes)
         group.lacks = lacks
         if lacks is None:
-            group.ticket = None
+            group.take_ticket(None)
             self._parked.setdefault(queue.node.root, {})[group] = queue
         else:
             self._shelves.file(group, queue, lacks, self.turn_of)
@@ -207,6 +207,7 @@ class Waiting:
         is_quiet = not (books.freed or books.stirred or books.doubted or books.nodes_stirred or books.roomier)
         if is_quiet and self._shelves.is_quiet:
             return
+        self._hasten()
         stirred, doubted, freed = books.stirred, books.doubted, books.freed
         if doubted:
             books.doubted = {}
@@ -250,9 +251,19 @@ class Waiting:
         for queue, some in freed.items():
             for unit in some:
                 self._shelves.fell(queue.node.root, queue.node.account(unit))
-            for ticket in tickets_of(queue):
-                if ticket.turn and ticket.is_valid:
-                    self._shelves.hasten(ticket, self.turn_of)
+            self._hasten_in(queue)
+
+    def _hasten(self) -> None:
+        """Where somebody was asked to go, turns may come earlier."""
+        if self.books.lightened:
+            lightened, self.books.lightened = self.books.lightened, {}
+            for queue in lightened:
+                self._hasten_in(queue)
+
+    def _hasten_in(self, queue: QueueRecord) -> None:
+        for ticket in tickets_of(queue):
+            if ticket.turn and ticket.is_valid:
+                self._shelves.hasten(ticket, self.turn_of)
 
     def _wake_parked(self, root: Node, units: set[FlavorResource] | None) -> None:
         """Cost: the groups of the tree for which nobody can tell what they lack."""
@@ -294,8 +305,8 @@ class Waiting:
         """Whether somebody else may come forward whose turn is before this."""
         if turn is None:
             return False
-        earliest = self._shelves.next_turn(queue.node.root, self.turn_of)
-        return earliest is not None and earliest < turn
+        self._hasten()
+        return self._shelves.has_before(turn, queue.node.root, self.turn_of)
 
     def _queues_of(self, root: Node) -> Iterator[QueueRecord]:
         below = [root]

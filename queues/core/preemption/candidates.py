@@ -101,9 +101,10 @@ def may_evict(policy: PreemptionPolicy, preemptor: WorkloadRecord, candidate: Wo
     return policy is _OR_NEWER and one.priority == other.priority and one.queued_at < other.queued_at
 
 
-def find_candidates(need: Need, queue_at: Queues, *, without_borrowing: bool = True) -> Candidates:
-    """Cost: the workloads of the own queue and of all queues in the tree that use more than their own.
+def find_candidates(need: Need, queue_at: Queues, *, without_borrowing: bool = True) -> Candidates | None:
+    """None when all together would not be enough.
 
+    Cost: the workloads of the own queue and of all queues in the tree that use more than their own.
     `without_borrowing` False leaves out those who only have to go for a preemptor that does not borrow.
     """
     preemptor, queue, short = need.record, need.queue, need.short
@@ -119,12 +120,26 @@ def find_candidates(need: Need, queue_at: Queues, *, without_borrowing: bool = T
     if policies.reclaim_within_cohort is not PreemptionPolicy.NEVER:
         for found in _in_cohorts(need, queue_at, without_borrowing=without_borrowing):
             (hierarchical if found.kind is Kind.HIERARCHICAL else by_priority).append(found)
+    if not _could_be_enough(need, (hierarchical, by_priority, own)):
+        return None
     classes = [
         in_turn(one, lambda found: rank(found.record, is_own=found.queue is queue))
         for one in (hierarchical, by_priority, own)
     ]
     ordered = [found for one in classes for found in one]
     return Candidates(ordered, any_from_others=bool(hierarchical or by_priority), any_hierarchical=bool(hierarchical))
+
+
+def _could_be_enough(need: Need, classes: Iterable[Iterable[Candidate]]) -> bool:
+    """Whether what is short could be had from all of them: what one gives back frees that much at most."""
+    records = [found.record for one in classes for found in one]
+    for unit in need.short:
+        missing = need.usage[unit] - need.queue.node.account(unit).ahead.available
+        for record in records:
+            missing -= record.charges.get(unit, 0)
+        if missing > 0:
+            return False
+    return bool(records)
 
 
 class Rank(NamedTuple):

@@ -31,7 +31,7 @@ def find_targets(need: Need, books: Books, queue_at: Queues) -> list[Target]:
     """Whom to evict; nobody when that would not be enough. Cost: the candidates times the units requested."""
     must_borrow = not _is_under_nominal(need)
     candidates = find_candidates(need, queue_at, without_borrowing=not must_borrow)
-    if not candidates.ordered:
+    if candidates is None:
         return []
     for may_borrow in _attempts(need, candidates, must_borrow=must_borrow):
         targets = _Simulation(need, books, may_borrow=may_borrow).run(candidates.ordered)

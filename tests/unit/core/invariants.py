@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
+from queues.core.accounts import Account
 from queues.core.demand import charges_of
+from queues.core.fairness import measure_of, share_of
 from queues.core.model import UNLIMITED
 from queues.core.records import QueueRecord, Stage
+from queues.core.shelves import Ticket
 from queues.core.state import State
 from queues.core.tree import Node
 
@@ -25,6 +29,8 @@ def check_invariants(state: State, *, within_limits: bool = True) -> None:
             _check_cohort(node)
     _check_records(state)
     _check_homes(state)
+    _check_shares(state)
+    _check_shelves(state)
 
 
 def _check_usage(queue: QueueRecord) -> None:
@@ -75,6 +81,50 @@ def _check_limits(queue: QueueRecord) -> None:
             assert account.usage <= account.potential or account.potential >= UNLIMITED, (queue.name, unit)
 
 
+def _check_shares(state: State) -> None:
+    """What is remembered of a tree is what it is, and shares compare as the numbers do by which they are compared."""
+    forest = state.books.forest
+    nodes = [*forest.queues.values(), *forest.cohorts.values()]
+    for node in nodes:
+        if node.lendable is not None:
+            lendable = Counter()
+            for unit in node.root.accounts:
+                lendable[unit.resource] += node.account(unit).potential
+            found = {name: amount for name, amount in node.lendable.items() if amount}
+            assert found == {name: min(amount, UNLIMITED) for name, amount in lendable.items() if amount}
+    shares = sorted((share_of(node), measure_of(node)) for node in nodes)
+    for (share, measure), (next_share, next_measure) in pairwise(shares):
+        assert (share < next_share) == (measure < next_measure)
+
+
+def _check_shelves(state: State) -> None:
+    """Whoever may come forward can be found, at a turn that is not too late, or stands behind somebody who may too."""
+    waiting, books = state.waiting, state.books
+    filed: dict[tuple[Account, Ticket], list[tuple[int, int]]] = {}
+    for shelves in waiting._shelves._of_tree.values():
+        for account, shelf in shelves.items():
+            assert shelf._keys == sorted(shelf._heaps)
+            for key, heap in shelf._heaps.items():
+                for turn, _, ticket in heap:
+                    filed.setdefault((account, ticket), []).append(key)
+                    is_to_be_hastened = ticket.queue in books.freed or ticket.queue in books.lightened
+                    if ticket.is_valid and not is_to_be_hastened:
+                        assert turn <= ticket.turn_by(waiting.turn_of)
+    for queue in books.queues.values():
+        assert queue.is_active == queue.activity.active
+        tickets = [group.ticket for group in queue.order.groups.values() if group.ticket is not None]
+        for ticket in tickets if queue.is_active else ():
+            for account, most in ticket.lacks.ceilings:
+                above = [each for at_most, each in filed[account, ticket] if at_most == most]
+                is_asked = any(each < account.usage for each in above)
+                assert above
+                assert (
+                    account.usage > most
+                    or is_asked
+                    or any(other.may_come and other.place < ticket.place for other in tickets)
+                )
+
+
 def _check_order(state: State, queue: QueueRecord) -> None:
     heads = []
     for shape, group in queue.order.groups.items():
@@ -83,6 +133,8 @@ def _check_order(state: State, queue: QueueRecord) -> None:
         assert group.size == len(members) > 0
         assert all(one.group is group and one.queue is queue for one in members)
         assert group.homes == Counter(one.home for one in members)
+        assert group.is_open
+        assert group.is_parked or group.ticket is None
         if queue.order.is_strict or not group.is_parked:
             heads.append((group.level, members[0].key, members[0], group))
         if queue.order.by_usage:
