@@ -184,8 +184,8 @@ class ControlPlane:
 
     # ---- parts
 
-    def start_controllers(self, *names: str) -> None:
-        """kube-controller-manager; names of controllers, or all of them."""
+    def start_controllers(self, *names: str, **flags: str) -> None:
+        """kube-controller-manager; names of controllers, or all of them. Flags with `_` for `-`."""
         self._spawn(
             "kube-controller-manager",
             {
@@ -195,6 +195,7 @@ class ControlPlane:
                 "use-service-account-credentials": "false",
                 "service-account-private-key-file": self.folder / "pki" / "sa.key",
                 **({"controllers": ",".join(names)} if names else {}),
+                **{name.replace("_", "-"): value for name, value in flags.items()},
             },
         )
 
