@@ -139,6 +139,7 @@ class Books:
         record.holder = queue
         record.charges = charges_of(record.workload, admission)
         queue.holding[record.uid] = record
+        queue.keeps = None
         for unit, amount in record.charges.items():
             account = self.forest.account(queue.node, unit)
             account.charge(amount)
@@ -162,6 +163,7 @@ class Books:
             return
         self._count(record, queue, -1)
         del queue.holding[record.uid]
+        queue.keeps = None
         claim, record.claimed_by = record.claimed_by, None
         for unit, amount in record.charges.items():
             account = self.forest.account(queue.node, unit)
@@ -275,6 +277,7 @@ class Books:
             self.leaving[record.uid] = record
             self._shift(record, -1)
             if record.holder is not None:
+                record.holder.keeps = None
                 self.lightened[record.holder] = None
 
     def stay(self, record: WorkloadRecord) -> None:
@@ -298,6 +301,8 @@ class Books:
         record.evicted = False
         del self.leaving[record.uid]
         self._shift(record, 1)
+        if record.holder is not None:
+            record.holder.keeps = None
         claim, record.claimed_by = record.claimed_by, None
         if claim is not None:
             del claim.victims[record.uid]
@@ -355,6 +360,7 @@ class Books:
     def _claim_usage(self, claim: Claim, sign: int) -> None:
         queue = claim.record.queue or claim.record.holder
         assert queue is not None  # noqa: S101
+        queue.keeps = None
         for unit, amount in claim.usage.items():
             ahead = self.forest.account(queue.node, unit).ahead
             if sign > 0:
@@ -363,7 +369,10 @@ class Books:
                 ahead.release(amount)
 
     def simulate(self, record: WorkloadRecord, *, gone: bool) -> None:
-        """Look ahead as if a workload had given back what it holds, and take that back again."""
+        """Look ahead as if a workload had given back what it holds, and take that back again.
+
+        Nobody asks meanwhile what is remembered of its queue (`QueueRecord.keeps`), so that stays as it is.
+        """
         self._shift(record, -1 if gone else 1)
         for flavor, one in record.placed:
             if gone:

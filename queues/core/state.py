@@ -437,6 +437,7 @@ class State(Readings):
             queue = None if node.is_cohort else self.books.queues.get(ClusterQueueName(node.name))
             if queue is not None:
                 queue.options = None
+                queue.keeps = None
                 self.books.changed_queues[queue.name] = None  # its share depends on what others could lend
                 self._review(queue)
                 self.waiting.wake_queue(queue)

@@ -134,7 +134,7 @@ def _could_be_enough(need: Need, classes: Iterable[Iterable[Candidate]]) -> bool
     """Whether what is short could be had from all of them: what one gives back frees that much at most."""
     records = [found.record for one in classes for found in one]
     for unit in need.short:
-        missing = need.usage[unit] - need.queue.node.account(unit).ahead.available
+        missing = need.usage.get(unit, 0) - need.queue.node.account(unit).ahead.available
         for record in records:
             missing -= record.charges.get(unit, 0)
         if missing > 0:

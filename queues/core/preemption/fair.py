@@ -8,21 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from heapq import heapify, heappop, heapreplace
 
 from queues.core.books import Books
 from queues.core.fairness import Measure, borrows, measure_of
 from queues.core.model import PreemptionPolicy
 from queues.core.policy import FairSharing, FairStrategy
 from queues.core.preemption import sparing
-from queues.core.preemption.candidates import Need, Target, holders, in_turn, may_evict, rank
+from queues.core.preemption.candidates import Need, Rank, Target, holders, in_turn, may_evict, rank
+from queues.core.preemption.giving import is_in_vain
 from queues.core.quantities import fits
 from queues.core.reasons import Preempted
 from queues.core.records import QueueRecord, WorkloadRecord
 from queues.core.tree import Node
 
+_Turn = tuple[bool, int, Rank]
+
 
 def find_targets(need: Need, books: Books, rules: FairSharing) -> list[Target]:
     """Whom to evict; nobody when that would not be enough. Cost: the candidates times the size of the tree."""
+    if is_in_vain(need, books, rules):
+        return []
     candidates = _candidates(need, books)
     if not candidates:
         return []
@@ -197,53 +203,64 @@ class _Search:
 
 
 class _Line:
-    """Whose turn it is to give: from the root down to the child with the largest share, again after each taking."""
+    """Whose turn it is to give: from the root down to the child with the largest share, again after each taking.
+
+    Between two turns nothing changes but for the queue that had the last one and the cohorts above it, so that queues
+    stand in heaps and only this one is looked at again.
+    """
 
     def __init__(self, search: _Search, candidates: dict[Node, list[WorkloadRecord]]) -> None:
         self.search = search
         self.candidates = candidates
-        self.closed: set[Node] = set()
+        self._queues: dict[Node, list[tuple[_Turn, Node]]] = {}
+        self._cohorts: dict[Node, list[Node]] = {}
+        self._last: Node | None = None
 
     def next_queue(self) -> Node | None:
         root = self.search.own.root
         if not root.is_cohort:
             return root if self.candidates.get(root) else None
-        return self._largest(root)
+        if self._last is not None:
+            self._review(self._last)
+        self._last = self._largest(root)
+        return self._last
 
     def _largest(self, cohort: Node) -> Node | None:
+        measure = self.search.measure
+        queues, cohorts = self._children(cohort)
         while True:
-            queues, cohorts = self._open_children(cohort)
-            if not queues and not cohorts:
-                self.closed.add(cohort)
-                return None
-            measure = self.search.measure
-            queue = self._first(queues)
+            cohorts[:] = [child for child in cohorts if self._is_open(child)]
+            queue = queues[0][1] if queues else None
             below = max(cohorts, key=lambda node: (measure(node), node.name), default=None)
             if below is None or (queue is not None and measure(queue) > measure(below)):
                 return queue
             found = self._largest(below)
             if found is not None:
                 return found
+            cohorts.remove(below)
 
-    def _open_children(self, cohort: Node) -> tuple[list[Node], list[Node]]:
-        """Whoever has somebody to give and borrows; the preemptor's own part of the tree in any case."""
-        queues: list[Node] = []
-        cohorts: list[Node] = []
-        for child in cohort.children.values():
-            if child in self.closed:
-                continue
-            empty = not child.is_cohort and not self.candidates.get(child)
-            if empty or (child not in self.search.path and not borrows(child)):
-                self.closed.add(child)
-                continue
-            (cohorts if child.is_cohort else queues).append(child)
-        return queues, cohorts
+    def _children(self, cohort: Node) -> tuple[list[tuple[_Turn, Node]], list[Node]]:
+        if cohort not in self._queues:
+            children = cohort.children.values()
+            self._cohorts[cohort] = [child for child in children if child.is_cohort]
+            queues = [child for child in children if self.candidates.get(child) and self._is_open(child)]
+            self._queues[cohort] = [(self._turn(child), child) for child in queues]
+            heapify(self._queues[cohort])
+        return self._queues[cohort], self._cohorts[cohort]
 
-    def _first(self, queues: list[Node]) -> Node | None:
-        """Of those with the largest share the one whose first candidate comes first."""
-        if len(queues) < 2:
-            return queues[0] if queues else None
-        measures = [self.search.measure(node) for node in queues]
-        most = max(measures)
-        largest = [node for node, measure in zip(queues, measures, strict=True) if measure == most]
-        return min(largest, key=lambda node: rank(self.candidates[node][0], is_own=node is self.search.own))
+    def _is_open(self, child: Node) -> bool:
+        """Whether it borrows, or is the preemptor's own part of the tree."""
+        return child in self.search.path or borrows(child)
+
+    def _review(self, last: Node) -> None:
+        assert last.parent is not None  # noqa: S101
+        queues = self._queues[last.parent]
+        if self.candidates.get(last) and self._is_open(last):
+            heapreplace(queues, (self._turn(last), last))
+        else:
+            heappop(queues)
+
+    def _turn(self, queue: Node) -> _Turn:
+        """The largest share, and then whose first candidate comes first; no two have the same."""
+        is_unbounded, parts = self.search.measure(queue)
+        return (not is_unbounded, -parts, rank(self.candidates[queue][0], is_own=queue is self.search.own))

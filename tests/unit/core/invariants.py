@@ -9,6 +9,7 @@ from queues.core.accounts import Account
 from queues.core.demand import charges_of
 from queues.core.fairness import measure_of, share_of
 from queues.core.model import UNLIMITED
+from queues.core.preemption.giving import kept_by
 from queues.core.records import QueueRecord, Stage
 from queues.core.shelves import Ticket
 from queues.core.state import State
@@ -112,6 +113,7 @@ def _check_shelves(state: State) -> None:
                         assert turn <= ticket.turn_by(waiting.turn_of)
     for queue in books.queues.values():
         assert queue.is_active == queue.activity.active
+        assert queue.keeps is None or queue.keeps == kept_by(queue)
         tickets = [group.ticket for group in queue.order.groups.values() if group.ticket is not None]
         for ticket in tickets if queue.is_active else ():
             for account, most in ticket.lacks.ceilings:

@@ -1,0 +1,56 @@
+"""Where a search for victims is left out because it would be in vain, it would have been."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from queues.core.preemption import candidates, classical, fair
+from tests.properties.storms import FLAVORS, Climate, Storm
+from tests.properties.test_storms import DEEP, FAIR
+
+CLIMATES = {
+    "flat, limits, two flavors": Climate(limits=True, flavors=FLAVORS),
+    "deep": Climate(cohorts=DEEP),
+    "fair, flat": Climate(FAIR),
+    "fair, limits, two flavors": Climate(FAIR, limits=True, flavors=FLAVORS),
+    "fair, deep": Climate(FAIR, cohorts=DEEP),
+}
+
+
+@pytest.mark.parametrize("climate", CLIMATES.values(), ids=CLIMATES.keys())
+def test_no_search_is_left_out_that_would_find_somebody(monkeypatch: pytest.MonkeyPatch, climate: Climate) -> None:
+    seen: Counter[str] = Counter()
+    said: list[bool] = []
+    could_be_enough, is_in_vain = candidates._could_be_enough, fair.is_in_vain
+
+    def enough(need: Any, classes: Any) -> bool:
+        said.append(not could_be_enough(need, classes))
+        return any(classes)
+
+    def in_vain(*args: Any) -> bool:
+        said.append(is_in_vain(*args))
+        return False
+
+    def checked(search: Any) -> Any:
+        def searched(*args: Any) -> Any:
+            said.clear()
+            found = search(*args)
+            assert not (any(said) and found), "somebody would have been found"
+            seen["in vain" if any(said) else "found" if found else "not found"] += 1
+            return found
+
+        return searched
+
+    monkeypatch.setattr(candidates, "_could_be_enough", enough)
+    monkeypatch.setattr(fair, "is_in_vain", in_vain)
+    monkeypatch.setattr(classical, "find_targets", checked(classical.find_targets))
+    monkeypatch.setattr(fair, "find_targets", checked(fair.find_targets))
+    for seed in range(4):
+        storm = Storm(seed, climate)
+        for _ in range(1000):
+            storm.step()
+    assert seen["in vain"] > 10 or climate is CLIMATES["fair, deep"], "there, nothing is left out"
+    assert seen["found"] > 10
