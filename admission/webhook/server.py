@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import selectors
 import socket
 import threading
 import time
@@ -102,12 +103,33 @@ class _Worker(ThreadWorker):  # type: ignore[misc]
         self.pending_conns.append(connection)
         self.poller.register(client, 1, partial(self.on_pending_socket_readable, connection))
 
+    def handle(self, conn: Any) -> Any:
+        """A request of a connection, in a thread. One that only shook hands waits like one that was used before.
+
+        The API server opens more connections than it needs when many ask at once, and comes back to them later.
+        """
+        if not conn.initialized:
+            try:
+                conn.init()
+            except OSError as error:  # of TLS as well
+                logger.debug("no handshake", extra={"client": str(conn.client), "error": str(error)})
+                return False
+            if not conn.sock.pending() and not _is_readable(conn.sock):
+                return True
+        return super().handle(conn)
+
     def handle_usr1(self, *_: object) -> None:
         """The end is near: whoever asks from now on is answered, and asked to come by another connection next time."""
         self.cfg.set("keepalive", 0)
 
     def _cap_keepalive(self, deadline: float) -> None:
         super()._cap_keepalive(min(deadline, time.monotonic() + _LINGER_SECONDS))
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 class _Application(BaseApplication):  # type: ignore[misc]

@@ -178,11 +178,14 @@ def test_every_process_can_be_told_to_log_more_and_less(town: Town) -> None:
         town.api.create(pod(team, level, 1))
         eventually(lambda level=level: is_bound(town.api.get("Pod", level, team)), seconds=20)
     assert set(processes) <= {top, *below(top)}, "nobody has ended"
-    mine = [line for line in logged(town) if str(line.get("workload", "")).startswith(f"{team}/")]
-    created = [line["workload"] for line in mine if line["msg"] == "created"]
-    admitted = [line for line in mine if line["msg"] == "admitted"]
+
+    def told(what: str) -> list[dict[str, Any]]:
+        mine = [line for line in logged(town) if str(line.get("workload", "")).startswith(f"{team}/")]
+        return [line for line in mine if line["msg"] == what]
+
+    admitted = eventually(lambda: found if len(found := told("admitted")) == 2 else None)
+    created = [line["workload"] for line in told("created")]
     assert len(created) == 1, "a detail, told only while all details were asked for"
-    assert len(admitted) == 2
     assert admitted[0]["workload"] == created[0]
     assert (admitted[0]["level"], admitted[0]["process"], admitted[0]["clusterQueue"]) == ("info", "controller", team)
     town.raze(team)

@@ -384,17 +384,34 @@ def test_nobody_keeps_the_webhook_from_answering(webhook: WebhookProcess, tenant
         assert time.monotonic() - begun < 9
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(webhook: WebhookProcess) -> None:
+def shaken_hands(webhook: WebhookProcess) -> ssl.SSLSocket:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    head = "POST /mutate--v1-pod HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-    plain = socket.create_connection(("127.0.0.1", webhook.settings.webhook.port))
-    with context.wrap_socket(plain) as connection:
-        connection.settimeout(20)
-        connection.sendall(head.encode())
+    connection = context.wrap_socket(socket.create_connection(("127.0.0.1", webhook.settings.webhook.port)))
+    connection.settimeout(20)
+    return connection
+
+
+def test_who_shakes_hands_and_asks_nothing_takes_no_thread(webhook: WebhookProcess, tenant: Api, ns: str) -> None:
+    with contextlib.ExitStack() as open_:
+        for _ in range(40):
+            open_.enter_context(shaken_hands(webhook))
+        begun = time.monotonic()
+        assert gates(tenant.create(pod(ns, {QUEUE: "q"}))) == GATES
+        assert time.monotonic() - begun < 5
+
+
+def test_a_body_that_does_not_come_is_not_waited_for_but_a_request_is(webhook: WebhookProcess) -> None:
+    """An API server opens connections that it needs only later; to find one closed then fails somebody's create."""
+    head = "POST /mutate--v1-pod HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+    with shaken_hands(webhook) as waiting, shaken_hands(webhook) as connection:
+        connection.sendall(f"{head}100\r\n\r\n{{".encode())
         begun = time.monotonic()
         assert b"HTTP/1.1 400" in connection.recv(1000)
         assert 5 < time.monotonic() - begun < 15
+        time.sleep(1)
+        waiting.sendall(f"{head}2\r\n\r\n{{}}".encode())
+        assert b"HTTP/1.1 400" in waiting.recv(1000)
 
 
 # ------------------------------------------------------------------ the webhook is down
