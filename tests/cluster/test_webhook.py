@@ -393,12 +393,12 @@ def shaken_hands(webhook: WebhookProcess) -> ssl.SSLSocket:
 
 
 def test_who_shakes_hands_and_asks_nothing_takes_no_thread(webhook: WebhookProcess, tenant: Api, ns: str) -> None:
+    begun = time.monotonic()
     with contextlib.ExitStack() as open_:
         for _ in range(40):
             open_.enter_context(shaken_hands(webhook))
-        begun = time.monotonic()
         assert gates(tenant.create(pod(ns, {QUEUE: "q"}))) == GATES
-        assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 8, "a thread waits ten seconds for a request"
 
 
 def test_a_body_that_does_not_come_is_not_waited_for_but_a_request_is(webhook: WebhookProcess) -> None:
