@@ -6,6 +6,7 @@ It never answers from a cache that was not filled once, and never asks a server 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
@@ -43,6 +44,7 @@ class _Follower:
         self._stopped = threading.Event()
         self._pause = _FIRST_PAUSE
         self._asked_at = 0.0
+        self._open: Any = None
         self.filled = threading.Event()
         self._informer = SharedInformer(self._source())
 
@@ -50,8 +52,15 @@ class _Follower:
         self._informer.start()
 
     def stop(self) -> None:
+        """The informer waits for its thread, and that for the next bookmark, up to a minute, unless its watch ends."""
         self._stopped.set()
-        self._informer.stop()
+        stopping = threading.Thread(target=self._informer.stop, daemon=True)
+        stopping.start()
+        watch = self._open
+        if watch is not None:
+            with contextlib.suppress(Exception):  # it may be ending just now
+                watch.shutdown()
+        stopping.join(_CONNECT_SECONDS)
 
     def get(self, key: str) -> Any:
         return self._informer.cache.get_by_key(key)
@@ -114,6 +123,7 @@ class _Follower:
                 self._rest(error)
             raise
         self._pause = _FIRST_PAUSE
+        self._open = answer
         return answer
 
     def _request(self, query: list[tuple[str, str]], accept: str, timeout: float | tuple[float, float]) -> Any:
