@@ -103,10 +103,16 @@ def is_empty(queues: Watched, name: str) -> bool:
     return not is_used and not any(status.get(count) for status in said for count in counts)
 
 
+def is_set_up(queues: Watched, name: str) -> bool:
+    """Whether a new queue has its status and its finalizer, which are written once."""
+    has_finalizer = bool(queues.api.get("ClusterQueue", name)["metadata"].get("finalizers"))
+    return has_finalizer and bool(queues.condition("ClusterQueue", name, "Active"))
+
+
 def test_a_write_for_each_admission_and_none_for_anything_else(town: ControlPlane, asked: Asked) -> None:
     queues = Watched(town.api)
     with running(town):
-        eventually(lambda: all(queues.condition("ClusterQueue", name, "Active") for name in QUEUES), seconds=30)
+        eventually(lambda: all(is_set_up(queues, name) for name in QUEUES), seconds=30)
         began = time.monotonic()
         asked.requests.clear()
         asked.bytes.clear()
