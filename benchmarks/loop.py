@@ -36,6 +36,7 @@ from benchmarks.report import Figure
 from benchmarks.scenarios import Creation, Scenario
 from queues.journal import migrate
 from queues.journal.writer import Journal
+from tests.merging import merged
 
 #: Seconds that one write occupies the API server, and until a watch tells a change: those of a real one on two cores.
 _A_WRITE = 1 / 400
@@ -127,11 +128,15 @@ class MemoryServer:
             if version is not None and version != found["metadata"]["resourceVersion"]:
                 self.refused += 1
                 raise Conflict(409, "Conflict", "the object has been modified")
-            stored = self.put(resource.kind, _merged(found, change))
+            stored = self.put(resource.kind, merged(found, change))
         return read(stored, resource.type)
 
-    async def delete(self, *_: Any, **__: Any) -> None:
-        raise NotImplementedError("nothing of the scenarios is deleted")
+    async def delete(self, resource: Resource[Any], namespace: str | None, name: str, **_: Any) -> None:
+        await self._turn()
+        with self.working():
+            gone = self._found(resource, namespace, name)
+            del self._objects[resource.kind][namespace or "", name]
+            self._tell(resource.kind, "DELETED", gone)
 
     # ------------------------------------------------------------------ what others do
 
@@ -145,11 +150,15 @@ class MemoryServer:
         stored = self._objects.setdefault(kind, {})
         event = "MODIFIED" if place in stored else "ADDED"
         stored[place] = obj
+        body = self._tell(kind, event, obj)
+        if kind == "Workload":
+            self.told(obj)
+        return body
+
+    def _tell(self, kind: str, event: str, obj: dict[str, Any]) -> bytes:
         body = msgspec.json.encode(obj)
         for queue in self._watches.get(kind, ()):
             queue.put_nowait((self._now() + _WATCH_DELAY, body, event))
-        if kind == "Workload":
-            self.told(obj)
         return body
 
     def workload(self, namespace: str, name: str) -> dict[str, Any]:
@@ -174,19 +183,6 @@ class MemoryServer:
         if found is None:
             raise NotFound(404, "NotFound", f"{resource.kind} {name} is not there")
         return found
-
-
-def _merged(old: Any, change: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(change, dict):
-        return change
-    kept = dict(old) if isinstance(old, dict) else {}
-    for name, value in change.items():
-        if value is None:
-            kept.pop(name, None)
-        else:
-            kept[name] = _merged(kept.get(name), value)
-    return kept
 
 
 class Play:

@@ -29,8 +29,10 @@ _SIZES: Final = "sizes"
 def facts(workload: model.Workload, asked: Collection[model.FlavorName]) -> Mapping[str, Any]:
     """What a start adds to the history: its sizes, by those of its flavors that asked for them."""
     admission = workload.admission
-    flavors = () if admission is None else sorted(flavors_of(admission.pod_sets).intersection(asked))
-    if admission is None or not flavors:
+    if admission is None or not asked:
+        return {}
+    flavors = sorted(flavors_of(admission.pod_sets).intersection(asked))
+    if not flavors:
         return {}
     sizes = msgspec.to_builtins(started_sizes(workload, admission))
     return {_SIZES: dict.fromkeys(flavors, sizes)}

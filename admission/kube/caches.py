@@ -58,7 +58,7 @@ class _Follower:
         stopping.start()
         watch = self._open
         if watch is not None:
-            with contextlib.suppress(Exception):  # it may be ending just now
+            with contextlib.suppress(OSError, RuntimeError, ValueError):  # it may be ending just now
                 watch.shutdown()
         stopping.join(_CONNECT_SECONDS)
 

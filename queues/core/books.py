@@ -21,6 +21,7 @@ from queues.core.model import (
     Uid,
 )
 from queues.core.order import PendingQueue
+from queues.core.quantities import add_up
 from queues.core.records import Claim, LocalQueueRecord, QueueRecord, WorkloadRecord
 from queues.core.topology.domains import Domains
 from queues.core.tree import Forest, Node
@@ -203,16 +204,16 @@ class Books:
     def _count(self, record: WorkloadRecord, queue: QueueRecord, sign: int) -> None:
         admission, home, charges = record.admission, record.home, record.charges
         admitted = admission is not None and admission.admitted
-        _add(queue.reserved, charges, sign)
+        add_up(queue.reserved, charges, sign)
         if admitted:
             queue.admitted_count += sign
-            _add(queue.admitted, charges, sign)
+            add_up(queue.admitted, charges, sign)
         if home is not None:
             home.reserving_count += sign
-            _add(home.reserved, charges, sign)
+            add_up(home.reserved, charges, sign)
             if admitted:
                 home.admitted_count += sign
-                _add(home.admitted, charges, sign)
+                add_up(home.admitted, charges, sign)
                 self.recounted[home] = None
         self.touch(record)
 
@@ -390,12 +391,3 @@ class Books:
                 ahead.charge(amount)
             else:
                 ahead.release(amount)
-
-
-def _add(amounts: dict[FlavorResource, int], charges: dict[FlavorResource, int], sign: int) -> None:
-    for unit, amount in charges.items():
-        left = amounts.get(unit, 0) + sign * amount
-        if left:
-            amounts[unit] = left
-        else:
-            amounts.pop(unit, None)

@@ -6,9 +6,12 @@ Amounts are whole numbers of any size, so that what was taken is exactly what is
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
 from queues.core.model import UNLIMITED, ResourceName
+
+T = TypeVar("T")
 
 CPU: Final = ResourceName("cpu")
 
@@ -19,6 +22,16 @@ _BYTES: Final = ("memory", "ephemeral-storage", "storage")
 def total(one: int, other: int) -> int:
     """The sum of two quotas: without end when one of them is."""
     return UNLIMITED if one >= UNLIMITED or other >= UNLIMITED else min(one + other, UNLIMITED)
+
+
+def add_up(amounts: dict[T, int], others: Mapping[T, int], sign: int) -> None:
+    """Add them, or with a `sign` of -1 take them away; what comes to nothing is left out."""
+    for name, amount in others.items():
+        left = amounts.get(name, 0) + sign * amount
+        if left:
+            amounts[name] = left
+        else:
+            amounts.pop(name, None)
 
 
 def lendable(quota: int, kept: int) -> int:

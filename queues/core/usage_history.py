@@ -13,6 +13,7 @@ from math import isqrt
 from typing import Final, NamedTuple
 
 from queues.core.model import ResourceName, Timestamp, Uid
+from queues.core.quantities import add_up
 
 #: Amounts are counted in parts of this: a GPU held for a second, forgotten within weeks, is still some thousands.
 PARTS: Final = 2**32
@@ -116,8 +117,8 @@ class History:
                 for name in names
             }
             self.consumed = {name: amount for name, amount in amounts.items() if amount > 0}
-        _add(self.consumed, self.due, 1)
-        _add(self.pending, self.due, -1)
+        add_up(self.consumed, self.due, 1)
+        add_up(self.pending, self.due, -1)
         self.due = {}
         self.updated_at = max(now, since)
         self.held = dict(held)
@@ -131,14 +132,14 @@ class History:
         part = WHOLE - left_after(interval, half_life)
         charged = {name: part * amount * PARTS // WHOLE for name, amount in amounts.items() if amount > 0}
         self.entries[uid] = charged
-        _add(self.pending, charged, 1)
+        add_up(self.pending, charged, 1)
 
     def settle(self, uid: Uid) -> bool:
         """It was admitted: with the next `advance` the charge becomes part of the average. Whether there was one."""
         charged = self.entries.pop(uid, None)
         if charged is None:
             return False
-        _add(self.due, charged, 1)
+        add_up(self.due, charged, 1)
         return True
 
     def drop(self, uid: Uid) -> bool:
@@ -146,7 +147,7 @@ class History:
         charged = self.entries.pop(uid, None)
         if charged is None:
             return False
-        _add(self.pending, charged, -1)
+        add_up(self.pending, charged, -1)
         return True
 
     # ------------------------------------------------------------------ reading
@@ -159,12 +160,3 @@ class History:
             start=Fraction(0),
         )
         return total / PARTS
-
-
-def _add(amounts: dict[ResourceName, int], others: Amounts, sign: int) -> None:
-    for name, amount in others.items():
-        left = amounts.get(name, 0) + sign * amount
-        if left:
-            amounts[name] = left
-        else:
-            amounts.pop(name, None)

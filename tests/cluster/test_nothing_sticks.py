@@ -191,6 +191,7 @@ def test_a_label_of_the_namespace(api: Api, name: str) -> None:
     watched.waits("w", "Misconfigured")
     api.patch("Namespace", name, {"metadata": {"labels": {"team": name}}})
     watched.admitted("w")
+    assert api.get("Workload", "w", name)["status"]["admission"]["clusterQueue"] == name
 
 
 def test_a_check_that_becomes_active(api: Api, watched: Watched, name: str) -> None:
@@ -215,6 +216,7 @@ def test_queues_that_come_late(api: Api, watched: Watched, name: str) -> None:
     api.create(local_queue(name, name))
     api.create(cluster_queue(name, 4))
     watched.admitted(name)
+    assert api.get("Workload", name, "default")["status"]["admission"]["clusterQueue"] == name
 
 
 def test_a_local_queue_that_comes_late_for_a_job(api: Api, name: str) -> None:
@@ -265,6 +267,7 @@ def test_a_workload_that_ends(api: Api, watched: Watched, name: str) -> None:
     queues(api, name, cpu=1)
     api.create(workload(f"{name}-a", name))
     watched.admitted(f"{name}-a")
+    assert assigned(api, f"{name}-a")["resourceUsage"] == {"cpu": "1"}, "all that there is"
     api.create(workload(f"{name}-b", name))
     watched.waits(f"{name}-b", "WaitingForQuota")
     watched.finish(f"{name}-a")
@@ -315,6 +318,7 @@ def test_a_node_that_comes_and_one_that_grows(api: Api, watched: Watched, name: 
     watched.waits(name, "TopologyPlacementFailed")
     api.patch("Node", name, {"status": node(name, 4)["status"]}, sub="status")
     watched.admitted(name)
+    assert name in str(assigned(api, name)["topologyAssignment"]), "on that node"
 
 
 def test_a_foreign_pod_that_ends(api: Api, watched: Watched, name: str) -> None:

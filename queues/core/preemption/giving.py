@@ -13,6 +13,7 @@ from queues.core.fairness import Measure, measure_of
 from queues.core.model import FlavorResource, PreemptionPolicy
 from queues.core.policy import FairSharing, FairStrategy
 from queues.core.preemption.candidates import Need, holders, may_evict
+from queues.core.quantities import add_up
 from queues.core.records import QueueRecord
 
 _FINAL_SHARE: Final = (FairStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)
@@ -35,8 +36,7 @@ def is_in_vain(need: Need, books: Books, rules: FairSharing) -> bool:
     freed: dict[FlavorResource, int] = {}
     for record in holders(queue, need.short):
         if may_evict(policies.within_cluster_queue, need.record, record):
-            for unit, amount in record.charges.items():
-                freed[unit] = freed.get(unit, 0) + amount
+            add_up(freed, record.charges, 1)
     if all(need.usage.get(unit, 0) <= node.account(unit).ahead.available + freed.get(unit, 0) for unit in need.short):
         return False
     if policies.reclaim_within_cohort is _NEVER:

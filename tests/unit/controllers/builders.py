@@ -13,6 +13,7 @@ from admission.jobs.effects import Patch
 from admission.settings import Settings, WaitForPodsReady
 from admission.settings.configuration import ObjectRetentionPolicies, RequeuingStrategy, WorkloadRetention
 from admission.settings.durations import Seconds
+from tests.merging import merged
 
 NOW = 1_800_000_000.0
 NAMESPACE = "team"
@@ -189,15 +190,3 @@ def applied(before: kueue.Workload, patch: Patch) -> kueue.Workload:
     assert isinstance(patch.body, dict)
     assert patch.resource_version == before.metadata.resource_version
     return msgspec.convert(merged(msgspec.to_builtins(before), patch.body), kueue.Workload)
-
-
-def merged(target: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result

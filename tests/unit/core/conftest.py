@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from queues.core import cycle
+from queues.core.nomination import Entry, nominate
 from queues.core.policy import Policy
+from queues.core.records import WorkloadRecord
+from queues.core.state import State
 from tests.builders import Play
 from tests.unit.core.invariants import check_invariants
 
 MakePlay = Callable[..., Play]
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The uids of those who are judged, in order."""
+    seen: list[str] = []
+
+    def judge(state: State, record: WorkloadRecord, *rest: Any) -> Entry:
+        seen.append(record.uid)
+        return nominate(state, record, *rest)
+
+    monkeypatch.setattr(cycle, "nominate", judge)
+    return seen
 
 
 @pytest.fixture

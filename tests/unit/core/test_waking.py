@@ -7,24 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from queues.core import cycle, events
-from queues.core.nomination import nominate
+from queues.core import events
 from queues.core.policy import FairSharing, Policy
 from queues.core.tree import Account, Node
 from tests.builders import ANY, LOWER, admitted, check, cluster_queue, evicted, local_queue, workload
-
-
-@pytest.fixture
-def judged(monkeypatch):
-    """Who was judged, in order."""
-    seen: list[str] = []
-
-    def judge(state, record, *rest):
-        seen.append(record.uid)
-        return nominate(state, record, *rest)
-
-    monkeypatch.setattr(cycle, "nominate", judge)
-    return seen
 
 
 def crowd(play, policy=None, *, queues=20, **kinds):

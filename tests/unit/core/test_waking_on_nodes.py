@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from queues.core import cycle, events
+from queues.core import events
 from queues.core.books import may_share
 from queues.core.model import HOSTNAME_LABEL
-from queues.core.nomination import nominate
 from tests.builders import GPU, Play, admitted, cluster_queue, flavor, node, topology, workload
 
 #: Pools of one full node each; in each a queue of its own in the same cohort, with gangs that wait.
 POOLS = ("a", "b", "c")
 WAITING = 5
-
-
-@pytest.fixture
-def judged(monkeypatch):
-    """Who was judged, in order."""
-    seen: list[str] = []
-
-    def judge(state, record, *rest):
-        seen.append(record.uid)
-        return nominate(state, record, *rest)
-
-    monkeypatch.setattr(cycle, "nominate", judge)
-    return seen
 
 
 @pytest.fixture

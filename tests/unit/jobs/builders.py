@@ -28,6 +28,7 @@ from admission.jobs.registry import DESCRIPTIONS
 from admission.jobs.stateful_sets import StatefulSets
 from admission.jobs.topology_ungating import TopologyUngater
 from admission.settings import Settings
+from tests.merging import merged
 
 NOW = 1_700_000_000.0
 NS = "team"
@@ -156,19 +157,6 @@ def condition(type_: str, status: str = "True", reason: str = "", message: str =
 def flavor(name: str = "df", labels: dict[str, str] | None = None, tolerations: Any = ()) -> kueue.ResourceFlavor:
     raw = {"metadata": {"name": name}, "spec": {"nodeLabels": labels or {}, "tolerations": list(tolerations)}}
     return convert(raw, kueue.ResourceFlavor)
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
 
 
 def _prune(raw: dict[str, Any]) -> None:
