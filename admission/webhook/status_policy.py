@@ -22,6 +22,14 @@ _RESERVED: Final = (
 _NOW, _BEFORE = _RESERVED.format("object"), _RESERVED.format("oldObject")
 _IS_POD_SET: Final = "object.spec.podSets.exists(p, p.name == {}.name{})"
 
+_USED: Final = "quantity(string(a.resourceUsage[r]))"
+#: CPU is counted in thousandths, everything else in whole units. What is too large or too fine for that is let through.
+_PER_POD: Final = (
+    f"(r == 'cpu' ? {_USED}.asApproximateFloat() >= 9e12 || "
+    f"int({_USED}.asApproximateFloat() * 1000.0 + 0.5) % a.count == 0 : "
+    f"!{_USED}.isInteger() || {_USED}.asInteger() % a.count == 0)"
+)
+
 
 def _list(of: str, field: str) -> str:
     return f"{of}.?status.?{field}.orValue([])"
@@ -54,6 +62,17 @@ def validations() -> list[Validation]:
                 f"{now}.all(a, {_IS_POD_SET.format('a', '')})"
             ),
             message="status.admission.podSetAssignments must name pod sets of the workload",
+        ),
+        Validation(
+            expression=(
+                "!object.?status.?admission.hasValue() || "
+                "object.?status.?admission == oldObject.?status.?admission || "
+                f"{now}.all(a, a.?count.orValue(0) <= 0 || a.?resourceUsage.orValue({{}}).all(r, {_PER_POD}))"
+            ),
+            message=(
+                "resourceUsage of status.admission.podSetAssignments must be a multiple of their count: "
+                "the same for each pod, CPU in thousandths and everything else in whole units"
+            ),
         ),
         Validation(
             expression=(

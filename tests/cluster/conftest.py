@@ -13,6 +13,11 @@ from tests.controlplane.cluster import Api, ControlPlane
 from tests.controlplane.cluster import control_plane as running
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow modules first, so that no process is left alone with one of them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="module")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """A control plane for this module. `CONTROL_PLANE = {"controllers": [...], "scheduler": True, "kwok": True}` in the

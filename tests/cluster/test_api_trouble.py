@@ -22,7 +22,7 @@ from tests.cluster.steady_load import Load, judge, team, workload
 from tests.cluster.town import Trails, condition, is_true
 from tests.controlplane.cluster import Api, ControlPlane, eventually
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

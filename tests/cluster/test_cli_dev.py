@@ -22,7 +22,7 @@ import yaml
 from admission import lifeline
 from tests.controlplane.cluster import ApiError, ControlPlane, eventually
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {

@@ -17,7 +17,7 @@ from tests.cluster.town import CONTROLLERS, GPU, Town, condition, is_running, is
 from tests.controlplane.cluster import eventually
 from tests.kueuectl import build as kueuectl
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 CONTROL_PLANE: dict[str, Any] = {
     "controllers": CONTROLLERS,

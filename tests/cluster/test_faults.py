@@ -20,7 +20,7 @@ from tests.cluster import town as towns
 from tests.cluster.town import FINALIZER, GROUP, Town, gates, is_true, job, pod
 from tests.controlplane.cluster import ApiError, eventually
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 CONTROL_PLANE = {"controllers": towns.CONTROLLERS, "scheduler": True, "kwok": True}
 

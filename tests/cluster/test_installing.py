@@ -27,7 +27,7 @@ from tests.controlplane.cluster import Api, ApiError, ControlPlane
 from tests.controlplane.cluster import eventually as soon
 from tests.helm import build
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "operations"

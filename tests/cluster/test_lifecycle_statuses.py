@@ -49,6 +49,28 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("quota is reserved with an admission", {}, HELD, ""),
     ("quota reserved without one", {}, {"conditions": [RESERVED]}, "must be set while quota is reserved"),
     ("an admission of unknown pod sets", {}, {"admission": admission(assignment("x"))}, "must name pod sets"),
+    (
+        "half a device for each pod",
+        {},
+        {"admission": admission(assignment("main", resourceUsage={"g": 3}))},
+        "multiple of",
+    ),
+    ("as text", {}, {"admission": admission(assignment("main", resourceUsage={"g": "3"}))}, "multiple of"),
+    (
+        "bytes that nobody could share",
+        {},
+        {"admission": admission(assignment("main", resourceUsage={"m": "1025"}))},
+        "multiple of",
+    ),
+    (
+        "half a thousandth of a core",
+        {},
+        {"admission": admission(assignment("main", resourceUsage={"cpu": "3m"}))},
+        "multiple of",
+    ),
+    ("half a core", {}, {"admission": admission(assignment("main", resourceUsage={"cpu": 1, "m": "1Ki"}))}, ""),
+    ("more than can be counted", {}, {"admission": admission(assignment("main", resourceUsage={"m": "9E19"}))}, ""),
+    ("nothing for no pods", {}, {"admission": admission(assignment("main", count=0, resourceUsage={"g": 3}))}, ""),
     ("an admission is given back", HELD, {"conditions": [], "admission": None}, ""),
     ("another queue", HELD, {"admission": admission(queue="other")}, "is immutable while it is set"),
     (

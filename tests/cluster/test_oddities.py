@@ -16,7 +16,7 @@ from tests.cluster import town as towns
 from tests.cluster.town import FINALIZER, GPU, GROUP, QUEUE, TOTAL, Town, gates, is_true, job, kueue, pod
 from tests.controlplane.cluster import ApiError, eventually
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 CONTROL_PLANE = {"controllers": towns.CONTROLLERS, "scheduler": True, "kwok": True, "users": {"researcher": []}}
 

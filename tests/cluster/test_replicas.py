@@ -27,7 +27,7 @@ from tests.cluster.town import Trails, gates, is_true, pod
 from tests.cluster.webhook_process import install_callers, install_crds
 from tests.controlplane.cluster import Api, ApiError, ControlPlane, eventually
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 #: Of a load of 50 a second.
 SECONDS = 5

@@ -28,7 +28,7 @@ from tests.controlplane.cluster import Api, ControlPlane
 from tests.controlplane.cluster import eventually as soon
 from tests.unit.jobs.custom_jobs import KINDS, Kind
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "muster-system"

@@ -22,7 +22,7 @@ from tests.controlplane.cluster import Api, ControlPlane, free_port
 from tests.controlplane.cluster import control_plane as another_plane
 from tests.controlplane.cluster import eventually as soon
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 #: The machine may be busy with other tests.
 eventually = partial(soon, seconds=30)
