@@ -49,7 +49,10 @@ def mutated(kind: Kind[T], context: Context) -> Response:
         return problem
     try:
         raw, typed = _read(context.request.object, kind.type)
-        return review.allowed(kind.mutate(raw, typed, context))
+        patch = kind.mutate(raw, typed, context)
+        if not isinstance(raw.get("spec"), dict) and any(each["path"].startswith("/spec/") for each in patch):
+            return review.denied(str(fields.required("spec", "there is nothing to be queued without one")))
+        return review.allowed(patch)
     except (msgspec.ValidationError, RecursionError) as error:
         return _unreadable(kind, error)
     except Refusal as refusal:

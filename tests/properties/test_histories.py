@@ -198,13 +198,19 @@ class History:
         claims = {uid: after[uid] for uid in before if uid in after and uid not in preemptors}
         # Claims that were given up during the plan, or made without evicting anybody: who knows when.
         given_up = [claim for uid, claim in before.items() if uid not in claims and uid not in preemptors]
-        made = [claim for uid, claim in after.items() if uid not in before and uid not in preemptors]
-        made += cluster.withdrawn  # held when others were judged, though the plan does not say so any more
+        heirs = [claim for uid, claim in after.items() if uid not in before and uid not in preemptors]
+        made = heirs + cluster.withdrawn  # held when others were judged, though the plan does not say so any more
         for preemptor, decisions in groupby(plan, lambda d: d.preemptor if isinstance(d, Evict) else None):
             if preemptor is not None:
-                others = [[*claims.values(), *some, *more] for some in ([], given_up) for more in ([], made)]
-                world = self.check_evictions(world, others, after[preemptor], list(decisions))
-                claims[preemptor] = after[preemptor]
+                evicts = list(decisions)
+                if preemptor in after:
+                    others = [[*claims.values(), *some, *more] for some in ([], given_up) for more in ([], made)]
+                    self.check_evictions(world, others, after[preemptor], evicts)
+                    claims[preemptor] = after[preemptor]
+                else:  # somebody who was withdrawn comes before it again: it is for others what the victims give back
+                    assert cluster.withdrawn, "evicted for nobody"
+                    assert heirs, "evicted for nobody"
+                world = self.without(world, evicts)
                 continue
             for decision in decisions:
                 if isinstance(decision, Admit):
@@ -215,13 +221,18 @@ class History:
                     assert fits(world, holder.queue, dict(holder.usage), allow_borrowing=True), "more than there is"
                     world = replace(world, holders=(*world.holders, holder))
 
-    def check_evictions(self, world: World, others: list[list[Holder]], claim: Holder, evicts: list[Evict]) -> World:
+    def without(self, world: World, evicts: list[Evict]) -> World:
+        """The victims hold quota, and the preemptors were not evicted for them."""
+        for evict in evicts:
+            assert any(h.uid == evict.uid and not h.evicted for h in world.holders), "nothing to take back"
+            assert (evict.uid, evict.preemptor) not in self.evictions, "they evict each other"
+            self.evictions.add((evict.preemptor, evict.uid))
+        victims = {evict.uid for evict in evicts}
+        return replace(world, holders=tuple(replace(h, evicted=h.evicted or h.uid in victims) for h in world.holders))
+
+    def check_evictions(self, world: World, others: list[list[Holder]], claim: Holder, evicts: list[Evict]) -> None:
         """With the victims gone the preemptor fits; if only one of them stayed, it would not."""
-        victims = {evict.uid: evict.preemptor for evict in evicts}
-        for victim, preemptor in victims.items():
-            assert any(h.uid == victim and not h.evicted for h in world.holders), "nothing to take back"
-            assert (victim, preemptor) not in self.evictions, "they evict each other"
-            self.evictions.add((preemptor, victim))
+        victims = {evict.uid for evict in evicts}
         going = [h for h in world.holders if h.uid in victims]
         staying = [h for h in world.holders if not h.evicted and h.uid not in victims]
 
@@ -236,8 +247,6 @@ class History:
             for base in bases
             for borrowing in (True, False)
         ), f"one of {sorted(victims)} could have stayed"
-        gone = [replace(h, evicted=True) for h in going]
-        return replace(world, holders=(*[h for h in world.holders if h.uid not in victims], *gone))
 
     def check_nobody_is_forgotten(self) -> None:
         """Without evictions under way, nobody waits whose turn it is and who fits."""

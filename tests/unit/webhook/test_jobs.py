@@ -18,6 +18,7 @@ from tests.unit.webhook.asking import (
     ask,
     job,
     patched,
+    pod,
     settings,
 )
 
@@ -94,6 +95,14 @@ def test_which_jobs_are_suspended(case: Case) -> None:
         case.want_suspended,
         case.want_queue,
     )
+
+
+@pytest.mark.parametrize("queued", [job({QUEUE: "q"}), pod({QUEUE: "q"})], ids=lambda obj: obj["kind"])
+def test_nothing_is_written_into_a_spec_that_is_not_there(queued: dict[str, Any]) -> None:
+    del queued["spec"]
+    answer = ask("mutate", queued)
+    assert not answer.allowed
+    assert answer.message.startswith("spec: Required value")
 
 
 def test_nothing_else_of_a_job_is_changed() -> None:
