@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick bench-large bench-core bench-packing docs help setup control-plane demo test test-unit test-properties test-browser test-cluster soak lint format generate lock clean
+.PHONY: bench bench-quick bench-large bench-core bench-packing compiled docs help setup control-plane demo test test-unit test-properties test-browser test-cluster test-compiled soak lint format generate lock clean
 
 help:  ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -48,17 +48,35 @@ soak: control-plane  ## Invariants for millions of steps, and 50 kills during a 
 	MUSTER_PROPERTIES=soak $(BIN)/python -m pytest tests/properties
 	MUSTER_KILLS=50 MUSTER_KILL_WORKLOADS=2000 $(BIN)/python -m pytest tests/cluster/test_kills.py
 
-bench: control-plane  ## Beside the peer, on the peer's own benchmark: some 45 minutes on a quiet machine
-	$(BIN)/python -m benchmarks.all
+# What an image has in it: the core compiled to C. Whoever runs with this environment runs that, tests and benchmarks too.
+COMPILED := $(CURDIR)/build/compiled
+WITH_COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(COMPILED):$(CURDIR)
 
-bench-quick: control-plane  ## A tenth of that, each scenario in under a minute
-	$(BIN)/python -m benchmarks.all --quick
+compiled: $(COMPILED)/.ready  ## The packages with the core compiled, in build/compiled (needs a C compiler; two minutes)
 
-bench-large: control-plane  ## 1,000 queues and 50,000 workloads; the peer alone needs some 25 minutes
-	$(BIN)/python -m benchmarks.run large
+$(COMPILED)/.ready: $(READY) $(shell find admission queues migrations webhook-config -name '*.py' -o -name '*.yaml' -o -name '*.html')
+	@echo "compiling the core into $(COMPILED) ..."
+	@rm -rf $(COMPILED) build/source && mkdir -p build/source
+	@cp -r pyproject.toml README.md LICENSE admission queues migrations webhook-config build/source
+	@cd build/source && HATCH_BUILD_HOOK_ENABLE_MYPYC=true $(CURDIR)/$(BIN)/python -m hatchling build --target wheel > ../compiling.log 2>&1 \
+		|| { tail -n 20 ../compiling.log; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(COMPILED) build/source/dist/*.whl
+	@touch $@
 
-bench-core: $(READY)  ## Decisions a second of the core, without an API server
-	$(BIN)/python -m benchmarks.core
+test-compiled: compiled  ## The tests of the core once more, on what was compiled
+	$(WITH_COMPILED) $(BIN)/python -m pytest tests/unit/core tests/unit/simulator tests/properties $(SIDE_BY_SIDE) -o pythonpath=
+
+bench: control-plane compiled  ## Beside the peer, on the peer's own benchmark: some 45 minutes on a quiet machine
+	$(WITH_COMPILED) $(BIN)/python -m benchmarks.all
+
+bench-quick: control-plane compiled  ## A tenth of that, each scenario in under a minute
+	$(WITH_COMPILED) $(BIN)/python -m benchmarks.all --quick
+
+bench-large: control-plane compiled  ## 1,000 queues and 50,000 workloads; the peer alone needs some 25 minutes
+	$(WITH_COMPILED) $(BIN)/python -m benchmarks.run large
+
+bench-core: compiled  ## Decisions a second of the core, without an API server
+	$(WITH_COMPILED) $(BIN)/python -m benchmarks.core
 
 docs: $(READY)  ## The documentation as a site, in build/site; fails when a link leads nowhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict

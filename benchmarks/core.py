@@ -12,15 +12,11 @@ import cProfile
 import pstats
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from itertools import count
 from typing import Any
 
 from benchmarks import report, scenarios
 from benchmarks.scenarios import Scenario
-from queues.core import cycle
 from queues.core.model import Uid
 from queues.core.policy import Policy
 from queues.core.state import State
@@ -83,41 +79,23 @@ def _measured(state: State, arrivals: list[Arrival], policy: Policy) -> Outcome:
     created = {a.workload.uid: (a.workload.created_at, a.workload.key.name.partition("-")[0]) for a in arrivals}
     decisions, ended = 0, 0.0
     started_at: dict[Uid, float] = {}
-    with _counting() as judged:
-        began = time.process_time()
-        for happening in replay(state, arrivals, policy):
-            if happening.turn is Turn.FINISHED:
-                ended = happening.at
-            else:
-                decisions += 1
-                if happening.turn is Turn.STARTED:
-                    started_at[happening.uid] = happening.at
-        seconds = time.process_time() - began
+    began = time.process_time()
+    for happening in replay(state, arrivals, policy):
+        if happening.turn is Turn.FINISHED:
+            ended = happening.at
+        else:
+            decisions += 1
+            if happening.turn is Turn.STARTED:
+                started_at[happening.uid] = happening.at
+    seconds = time.process_time() - began
     if len(started_at) != len(arrivals):
         sys.exit(f"core: {len(arrivals) - len(started_at)} workloads never started")
     sums: dict[str, list[float]] = {}
     for uid, at in started_at.items():
         sums.setdefault(created[uid][1], []).append(at - created[uid][0])
     return Outcome(
-        decisions, next(judged), seconds, ended, {size: sum(waits) / len(waits) for size, waits in sums.items()}
+        decisions, state.judgements, seconds, ended, {size: sum(waits) / len(waits) for size, waits in sums.items()}
     )
-
-
-@contextmanager
-def _counting() -> Iterator[Iterator[int]]:
-    """The next number is how many workloads were looked at."""
-    looks, names = count(), vars(cycle)
-    nominate = names["nominate"]
-
-    def counted(*args: Any) -> Any:
-        next(looks)
-        return nominate(*args)
-
-    names["nominate"] = counted
-    try:
-        yield looks
-    finally:
-        names["nominate"] = nominate
 
 
 def fair_policy() -> Policy | None:

@@ -14,7 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.compiled import IS_COMPILED
+
 RESULTS = Path("build") / "benchmarks"
+CORE = "compiled" if IS_COMPILED else "interpreted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ def machine() -> dict[str, Any]:
         "load": os.getloadavg(),
         "system": platform.platform(),
         "python": platform.python_version(),
+        "core": CORE,
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
@@ -102,7 +106,7 @@ def finish(name: str, figures: list[Figure], **more: Any) -> Path:
     rows = [{**asdict(each), "kept": each.is_kept} for each in figures]
     path.write_text(json.dumps({"machine": machine(), "figures": rows, **more}, indent=1))
     missed = [each.name for each in figures if each.is_kept is False]
-    print(f"# written to {path}" + (f"; missed: {', '.join(missed)}" if missed else ""), flush=True)
+    print(f"# core {CORE}; written to {path}" + (f"; missed: {', '.join(missed)}" if missed else ""), flush=True)
     if missed:
         raise SystemExit(1)
     return path

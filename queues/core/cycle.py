@@ -138,6 +138,7 @@ class _Cycle:
                 if other is not record:
                     self.state.books.unclaim(other)
         record.reason = None
+        self.state.judgements += 1
         try:
             return nominate(self.state, record, self.policy, self.strategy)
         except Exception as error:

@@ -26,6 +26,8 @@ IN_ORDER: Shape = ("in order",)
 
 _SLACK = 32
 
+_Entry = tuple[OrderKey, int, WorkloadRecord]
+
 
 def order_key(record: WorkloadRecord, *, sticky: bool) -> OrderKey:
     """The highest priority, the longest wait, the lowest uid. Before them, if `sticky`, who evicted others."""
@@ -47,7 +49,8 @@ class Group:
         #: Comes before everything else: the past use of its LocalQueue, where that counts.
         self.level = level
         self.in_order = in_order
-        self.heap: list[tuple[OrderKey, WorkloadRecord]] = []
+        #: With how often each was put in by then: all entries but its last are out of date.
+        self.heap: list[_Entry] = []
         self.size = 0
         #: How many of them each LocalQueue counts.
         self.homes: dict[LocalQueueRecord, int] = {}
@@ -66,15 +69,15 @@ class Group:
     def head(self) -> WorkloadRecord | None:
         heap = self.heap
         while heap:
-            key, record = heap[0]
-            if record.group is self and record.key is key:
+            _, entry, record = heap[0]
+            if record.group is self and record.entry == entry:
                 return record
             heappop(heap)
         return None
 
     def members(self) -> list[WorkloadRecord]:
         """In order."""
-        return [record for key, record in sorted(self.heap) if record.group is self and record.key is key]
+        return [record for _, entry, record in sorted(self.heap) if record.group is self and record.entry == entry]
 
     def wake(self) -> None:
         """Its head is a candidate again, and stands on no shelf."""
@@ -95,11 +98,12 @@ class Group:
 
     def put(self, record: WorkloadRecord) -> None:
         if len(self.heap) > 2 * self.size + _SLACK:
-            self.heap = [entry for entry in self.heap if entry[1].group is self and entry[1].key is entry[0]]
+            self.heap = [each for each in self.heap if each[2].group is self and each[2].entry == each[1]]
             heapify(self.heap)
         record.group = self
+        record.entry += 1
         self._count(record, 1)
-        heappush(self.heap, (record.key, record))
+        heappush(self.heap, (record.key, record.entry, record))
 
     def take_out(self, record: WorkloadRecord) -> None:
         record.group = None
@@ -183,9 +187,9 @@ class PendingQueue:
         heads = self._heads
         while heads:
             level, key, _, group = heads[0]
-            if self._stands(group) and group.level is level:
+            if self._stands(group) and group.level == level:
                 record = group.head()
-                if record is not None and record.key is key:
+                if record is not None and record.key == key:
                     return group
             heappop(heads)
         return None

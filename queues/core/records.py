@@ -66,7 +66,7 @@ class WorkloadRecord:
     """
 
     __slots__ = (
-        "admission", "charges", "claim", "claimed_by", "evicted", "group", "holder", "home", "key", "placed",
+        "admission", "charges", "claim", "claimed_by", "entry", "evicted", "group", "holder", "home", "key", "placed",
         "progress", "queue", "ready", "reason", "shape", "stage", "told", "uid", "workload",
     )  # fmt: skip
 
@@ -85,6 +85,8 @@ class WorkloadRecord:
         self.queue: QueueRecord | None = None
         self.home: LocalQueueRecord | None = None
         self.key: OrderKey = (0, 0, 0.0, workload.uid)
+        #: How often it was put into a group.
+        self.entry = 0
         self.shape: Shape = ()
         self.group: Group | None = None
         self.progress: dict[tuple[int, int], int] = {}

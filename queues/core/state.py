@@ -57,6 +57,10 @@ class State(Readings):
         self._ready: dict[Uid, bool] = {}
         self._flavor_users: dict[FlavorName, dict[QueueRecord, None]] = {}
         self._check_users: dict[CheckName, dict[QueueRecord, None]] = {}
+        #: What was admitted and taken back again within the last decision, so that the plan says nothing of it.
+        self.withdrawn: list[tuple[Workload, Admission]] = []
+        #: How often workloads were judged so far.
+        self.judgements = 0
 
     def apply(self, event: events.Event) -> None:  # noqa: C901, PLR0912, PLR0915
         match event:
@@ -200,6 +204,8 @@ class State(Readings):
 
     def withdraw(self, record: WorkloadRecord) -> None:
         """An admission that nobody was told of yet is taken back: the workload waits as if it had never started."""
+        assert record.admission is not None  # noqa: S101
+        self.withdrawn.append((record.workload, record.admission))
         self.release(record)
         self._file(record)
 
@@ -445,6 +451,7 @@ class State(Readings):
     def get_ready(self, now: float, policy: Policy) -> None:
         """Before deciding: settle what changed and wake what time or events could help."""
         self.settle()
+        self.withdrawn = []
         self.past.begin(now, policy.admission_fair_sharing)
         if policy is not self.policy and policy != self.policy:
             self.policy = policy

@@ -92,7 +92,10 @@ def replay(state: State, arrivals: Iterable[Arrival], policy: Policy) -> Iterato
 
 
 def what_if(state: State, now: Timestamp, policy: Policy, events: Iterable[Event]) -> Plan:
-    """What would be decided after these events. The given state stays as it is; cost: a copy of it."""
+    """What would be decided after these events. The given state stays as it is; cost: a copy of it.
+
+    TypeError where the core is compiled: its objects cannot be copied.
+    """
     imagined = copy.deepcopy(state)
     for event in events:
         imagined.apply(event)

@@ -27,7 +27,6 @@ from queues.core.model import (
 )
 from queues.core.plan import Admit, Evict, Hold, Plan
 from queues.core.policy import Policy
-from queues.core.records import WorkloadRecord
 from queues.core.state import State
 from tests.oracle.quota import Holder, World
 
@@ -109,21 +108,14 @@ class Cluster:
 
     def decide(self) -> Plan:
         self.history.append(self.now)
-        self.withdrawn.clear()
-        self.state.withdraw = self._withdraw
         plan = decide(self.state, self.now, self.policy)
-        del self.state.withdraw
+        self.withdrawn = [holder_of(workload, admission) for workload, admission in self.state.withdrawn]
         assert not self.state.waiting.heads(), "it does not come to an end"
         self.plans.append(plan)
         for decision in plan:
             if not isinstance(decision, Hold):
                 self.unwritten.setdefault(decision.uid, []).append(decision)
         return plan
-
-    def _withdraw(self, record: WorkloadRecord) -> None:
-        assert record.admission is not None
-        self.withdrawn.append(holder_of(record.workload, record.admission))
-        State.withdraw(self.state, record)
 
     def write(self, uid: str) -> None:
         """The status writes of all decisions about the workload went through."""

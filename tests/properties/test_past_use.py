@@ -15,6 +15,7 @@ from queues.core.policy import AdmissionFairSharing, FairSharing, Policy
 from queues.core.state import State
 from queues.core.usage_history import PARTS, History, micros
 from tests.builders import ANY, GPU, LOWER, NAMESPACE, Play, cluster_queue, flavor, workload
+from tests.compiled import needs_interpreted_core
 from tests.unit.core.invariants import check_invariants
 
 HALF_LIVES = st.sampled_from([0.0, 0.5, 60.0, 3600.0, 604_800.0])
@@ -154,6 +155,7 @@ def used(state: State) -> dict[ObjectKey, Fraction]:
     return {key: home.used for key, home in state.books.local_queues.items()}
 
 
+@needs_interpreted_core
 @given(data=st.data())
 def test_promises_hold_where_past_use_counts(data):
     load = Load(data)

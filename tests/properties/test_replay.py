@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queues.core.policy import Policy
+from tests.compiled import needs_interpreted_core
 from tests.properties.cluster import played
 from tests.properties.test_histories import History
 
@@ -35,6 +36,7 @@ def digest_elsewhere(recorded: bytes, hash_seed: str) -> str:
     return done.stdout.decode().strip()
 
 
+@needs_interpreted_core
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_another_process_plans_the_same(data):

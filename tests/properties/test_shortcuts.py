@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from queues.core.preemption import candidates, classical, fair
+from tests.compiled import needs_interpreted_core
 from tests.properties.storms import FLAVORS, Climate, Storm
 from tests.properties.test_storms import DEEP, FAIR
 
@@ -20,6 +21,7 @@ CLIMATES = {
 }
 
 
+@needs_interpreted_core
 @pytest.mark.parametrize("climate", CLIMATES.values(), ids=CLIMATES.keys())
 def test_no_search_is_left_out_that_would_find_somebody(monkeypatch: pytest.MonkeyPatch, climate: Climate) -> None:
     seen: Counter[str] = Counter()

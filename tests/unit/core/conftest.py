@@ -13,6 +13,7 @@ from queues.core.policy import Policy
 from queues.core.records import WorkloadRecord
 from queues.core.state import State
 from tests.builders import Play
+from tests.compiled import IS_COMPILED
 from tests.unit.core.invariants import check_invariants
 
 MakePlay = Callable[..., Play]
@@ -21,6 +22,8 @@ MakePlay = Callable[..., Play]
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The uids of those who are judged, in order."""
+    if IS_COMPILED:
+        pytest.skip("nobody looks over the shoulder of a compiled core")
     seen: list[str] = []
 
     def judge(state: State, record: WorkloadRecord, *rest: Any) -> Entry:

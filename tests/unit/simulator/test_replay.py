@@ -10,6 +10,7 @@ from queues.core.events import WorkloadChanged
 from queues.core.plan import Admit
 from queues.core.policy import Policy
 from queues.simulator.replay import Happening, Turn, replay, what_if
+from tests.compiled import needs_interpreted_core
 
 TRACE = Path(__file__).parents[3] / "examples" / "philly-hour" / "gangs.csv"
 COHORTS = [("research", {"e13805": 32, "6c71a0": 24, "6214e9": 8}), ("platform", {"11cb48": 8, "103959": 8})]
@@ -46,6 +47,7 @@ def test_the_same_arrivals_give_the_same_history() -> None:
     assert happenings() == happenings()
 
 
+@needs_interpreted_core
 def test_what_if_answers_without_touching_the_state() -> None:
     state, first = command.cluster(COHORTS), command.arrivals(TRACE)[0].workload
     plan = what_if(state, 0.0, Policy(), [WorkloadChanged(first)])
