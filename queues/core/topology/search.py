@@ -192,7 +192,7 @@ def searched(tree: Tree, levels: Levels, wish: Wish) -> Found | Shortfall:
         return started
     level, chosen = started
     while level < wish.slice_level and not chosen.is_shared_out:
-        pool = np.concatenate(tree.children(level, chosen.domains))
+        pool = np.concatenate(tree.children(level, np.sort(chosen.domains)))
         level += 1
         is_led = chosen.leader is not None
         chosen = _filled(levels, level, pool, int(chosen.units.sum()), wish.algorithm, is_led=is_led)

@@ -76,6 +76,12 @@ class Case:
 
 
 CASES = [
+    Case(
+        "of racks with the same room the first by name is taken, whichever block was chosen first",
+        pods(4, 1, preferred=BLOCK),
+        {"n1": 1, "n2": 1, "n4": 2},
+        nodes=(node("b1/r1/n1", 1), node("b1/r2/n2", 1), node("b2/r3/n3", 1), node("b2/r4/n4", 2)),
+    ),
     Case("a required rack takes the whole gang", pods(2, 8, required=RACK), {"n1": 1, "n2": 1}),
     Case(
         "of the racks that hold the gang the one with the least room is taken",
