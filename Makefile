@@ -45,7 +45,7 @@ test-cluster: control-plane  ## Against a real control plane
 	$(BIN)/python -m pytest tests/cluster $(SIDE_BY_SIDE) --no-loadscope-reorder
 
 soak: control-plane  ## Invariants for millions of steps, and 50 kills during a run of 2,000 workloads
-	MUSTER_PROPERTIES=soak $(BIN)/python -m pytest tests/properties
+	MUSTER_PROPERTIES=soak $(BIN)/python -m pytest tests/properties $(SIDE_BY_SIDE)
 	MUSTER_KILLS=50 MUSTER_KILL_WORKLOADS=2000 $(BIN)/python -m pytest tests/cluster/test_kills.py
 
 # What an image has in it: the core compiled to C. Whoever runs with this environment runs that, tests and benchmarks too.
