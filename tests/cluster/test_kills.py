@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from requests import RequestException
 
 from tests.cluster import town
 from tests.cluster.controller_rig import install_crds
@@ -138,7 +139,11 @@ class Work:
     def _end(self) -> None:
         seen: set[str] = set()
         while not self._stop.wait(max(0.5, WORKLOADS / 1000)):
-            admitted = [w for w in plain(self._api) if is_true(w, "Admitted") and not is_true(w, "Finished")]
+            try:
+                found = plain(self._api)
+            except RequestException:
+                continue  # an API server that has too much to do
+            admitted = [w for w in found if is_true(w, "Admitted") and not is_true(w, "Finished")]
             for each in admitted:
                 if each["metadata"]["uid"] in seen:
                     with suppress(ApiError):  # evicted meanwhile: it has not ended
@@ -236,7 +241,7 @@ def test_kills_lose_nothing(
             controller.kill()
         controller.start()
         started = time.monotonic()
-        assert work.all_came.wait(60)
+        assert work.all_came.wait(60 + WORKLOADS / 10)
         assert work.error is None, work.error
         eventually(lambda: none(unfinished(api)), seconds=60 + WORKLOADS * 0.5, every=1)
         record_property("seconds_until_all_ran", round(time.monotonic() - started, 1))
