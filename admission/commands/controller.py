@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from admission import lifeline
-from admission.commands import logs
+from admission.commands import health, logs
 from admission.commands.faults import Fault, told
 from admission.commands.memory import Memory
 from admission.commands.narrowing import SCHEDULER, narrowed
@@ -120,7 +120,12 @@ class Condition:
 
 
 async def _show(controller: Controller, client: Client, settings: Settings) -> None:
-    """Serve the metrics; who stands by for the leader has them too, only later."""
+    """Serve the metrics; who stands by for the leader has them too, only later.
+
+    Where they are turned off, what serves them (10 MiB) is not even imported.
+    """
+    if health.address(settings.metrics.bind_address) is None:
+        return
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LONGEST_START_SECONDS):
             await controller.ready.wait()

@@ -47,14 +47,33 @@ class Credentials:
         return self.loader is not None and user is not None and (self.loader.provider == "gcp" or "exec" in user)
 
 
+def _loading() -> Any:
+    """The official client's loading of configurations.
+
+    It names the official client of generated models, which nobody here makes one of: only its name is there while this
+    is imported, or pydantic would come along (7 MiB).
+    """
+    from kubernetes.aio import client
+
+    is_there = "ApiClient" in vars(client)
+    if not is_there:
+        client.ApiClient = None
+    try:
+        from kubernetes.aio import config
+    finally:
+        if not is_there:
+            del client.ApiClient
+    return config
+
+
 async def load(kubeconfig: str | None, context: str | None = None) -> tuple[Configuration, Credentials]:
     """Configuration from `kubeconfig`; else from $KUBECONFIG, the service account, or the user's own kubeconfig.
 
     `context` is one of the kubeconfig's contexts; None: its current one.
     """
-    from kubernetes.aio import config
     from kubernetes.aio.client.configuration import Configuration
 
+    config = _loading()
     configuration = type.__call__(Configuration)
     configuration.connection_pool_maxsize = _CONNECTIONS
     named = kubeconfig or os.environ.get("KUBECONFIG")
@@ -77,8 +96,7 @@ async def load(kubeconfig: str | None, context: str | None = None) -> tuple[Conf
 
 def contexts(kubeconfig: str | None) -> list[str]:
     """The names of the contexts that there are to choose from."""
-    from kubernetes.aio import config
-
+    config = _loading()
     try:
         found, _ = config.list_kube_config_contexts(_existing(kubeconfig or os.environ.get("KUBECONFIG")))
     except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
@@ -127,6 +145,5 @@ def _namespace_of_pod() -> str:
 
 async def refresh(credentials: Credentials, configuration: Configuration) -> None:
     """Renew the token every minute where it is about to expire. Runs until it is cancelled."""
-    from kubernetes.aio import config
-
+    config = _loading()
     await config.refresh_token(credentials.loader, configuration)
