@@ -12,8 +12,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 
-class Object(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of every API type: camelCase names, unknown fields ignored, empty fields left out."""
+class Object(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of every API type: camelCase names, unknown fields ignored, empty fields left out.
+
+    What is read from JSON is never part of a circle, so the collector need not look at any of it.
+    """
 
 
 def always(default: Any) -> Any:

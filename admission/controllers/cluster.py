@@ -393,7 +393,7 @@ class Cluster:
 
     def _workload(self, change: Change[kueue.Workload]) -> None:
         workload = change.either
-        key = key_of(workload)
+        key = self.tables.workloads.key(workload)
         self.dirty.workloads[key] = None
         before, after = change.before, change.after
         if before is not None and (after is None or before.metadata.uid != after.metadata.uid):

@@ -212,6 +212,9 @@ class Desk:
         verdict = lifecycle.reconcile(workload, self._cluster.facts(workload), now)
         if verdict.wake_at is not None:
             self._wakes.at(token, verdict.wake_at)
+        elif conditions.is_finished(workload):
+            # What was to be looked at while it ran, as whether its pods are ready in time, would be kept until then.
+            self._wakes.cancel(token)
         self._start(token, verdict.effects)
 
     def _tell(self, workload: Workload, now: float) -> None:
@@ -222,7 +225,7 @@ class Desk:
         self._cluster.tell(workload)
         if conditions.is_finished(workload) or conditions.holds_quota(workload):
             self._holds.forget(uid)
-        self._reporting.workload(key_of(workload), workload, now, self._holds.reason(uid))
+        self._reporting.workload(self._cluster.tables.workloads.key(workload), workload, now, self._holds.reason(uid))
 
     def _forget(self, uid: str) -> None:
         self._holds.forget(uid)

@@ -103,6 +103,12 @@ class Table(Generic[T]):
         key = self._by_uid.get(uid)
         return None if key is None else self._objects.get(key)
 
+    def key(self, obj: T) -> Key:
+        """The very key that the object is filed under, so that whoever remembers it holds no other one like it."""
+        key = key_of(obj)
+        filed = self._by_uid.get(obj.metadata.uid)
+        return filed if filed == key else key
+
     def where(self, index: str, value: Hashable) -> list[T]:
         return [self._objects[key] for key in self._indexes[index].get(value, ())]
 
@@ -114,7 +120,7 @@ class Table(Generic[T]):
 
     def upsert(self, obj: T) -> Change[T] | None:
         """Takes an object as seen or as a write returned it; None when that is no news."""
-        key, meta = key_of(obj), obj.metadata
+        key, meta = self.key(obj), obj.metadata
         known = self._objects.get(key)
         if meta.uid in self._dead:
             return None
@@ -163,8 +169,11 @@ class Table(Generic[T]):
 
     def _file(self, key: Key, known: T | None, obj: T) -> None:
         """Under what it is to be found by now. Mostly that is what it was found by before."""
-        if obj.metadata.uid:
-            self._by_uid[obj.metadata.uid] = key
+        uid = obj.metadata.uid
+        if uid:
+            # Under the uid's string of this version, or that of the first one would be kept as well.
+            self._by_uid.pop(uid, None)
+            self._by_uid[uid] = key
         for name, keys_of in self._index_keys.items():
             before = () if known is None else tuple(keys_of(known))
             after = tuple(keys_of(obj))

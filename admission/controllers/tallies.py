@@ -23,6 +23,10 @@ _UNDERLYING = {names.REASON_PENDING_DELAYED_TOPOLOGY_REQUESTS: "PendingTopology"
 _CHECKS_NOT_READY = "ChecksNotReady"
 
 
+#: ClusterQueue and LocalQueue.
+End = tuple[str, tuple[str, str]]
+
+
 class Line(msgspec.Struct, frozen=True):
     """A Workload that is not admitted. `local_queue` is (namespace, name); `requests` what it waits for."""
 
@@ -58,7 +62,9 @@ class Tallies:
         self.finished: Counter[str] = Counter()
         self.local_finished: Counter[tuple[str, str]] = Counter()
         self._lines: dict[Key, Line] = {}
-        self._ends: dict[Key, tuple[str, tuple[str, str]]] = {}
+        #: The one pair of queues for all that ended there.
+        self._queues: dict[End, End] = {}
+        self._ends: dict[Key, End] = {}
 
     def put(self, key: Key, line: Line | None) -> None:
         """The Workload waits like this; None: it is admitted."""
@@ -76,7 +82,8 @@ class Tallies:
     def finish(self, key: Key, cluster_queue: str, local_queue: tuple[str, str]) -> None:
         """It is finished, and counts as long as the object is there."""
         self.put(key, None)
-        self._ends[key] = (cluster_queue, local_queue)
+        end = (cluster_queue, local_queue)
+        self._ends[key] = self._queues.setdefault(end, end)
         self.finished[cluster_queue] += 1
         self.local_finished[local_queue] += 1
 
@@ -89,6 +96,8 @@ class Tallies:
         if end is not None:
             _add(self.finished, end[0], -1)
             _add(self.local_finished, end[1], -1)
+            if end[1] not in self.local_finished:
+                self._queues.pop(end, None)
 
     def _add(self, line: Line, sign: int) -> None:
         _add(self.unadmitted, (line.cluster_queue, line.reason, line.cause), sign)

@@ -9,6 +9,9 @@ import heapq
 from collections.abc import Hashable
 from itertools import count
 
+#: Entries that nobody waits for any more are put up with until there are so many of them, and more than others.
+_DEAD = 1_000
+
 
 class Wakes:
     """A heap with one live entry per key. Setting costs O(log n); an overtaken entry is skipped when it surfaces."""
@@ -28,8 +31,17 @@ class Wakes:
     def has(self, key: Hashable) -> bool:
         return key in self._times
 
+    def __len__(self) -> int:
+        """How many entries are kept, dead ones too."""
+        return len(self._heap)
+
     def cancel(self, key: Hashable) -> None:
-        self._times.pop(key, None)
+        """Nobody waits for this any more. Costs one step on average: half of the heap goes whenever it is looked at."""
+        if self._times.pop(key, None) is None:
+            return
+        if len(self._heap) > 2 * len(self._times) + _DEAD:
+            self._heap = [entry for entry in self._heap if self._times.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
 
     def next(self) -> float | None:
         """The earliest time that is asked for."""

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import msgspec
 import pytest
 
-from admission.api import kueue
+from admission.api import kueue, names
 from admission.api.meta import ObjectMeta
 from admission.controllers import decisions
 from admission.controllers.act import Errand, Fate, Report, Written, touched
@@ -18,10 +18,11 @@ from admission.controllers.inbox import Observed
 from admission.controllers.metrics import Metrics
 from admission.controllers.reporting import Reporting
 from admission.controllers.rules import Ownership
-from admission.controllers.tokens import OfDecision
+from admission.controllers.store import key_of
+from admission.controllers.tokens import OfDecision, OfWorkload
 from admission.controllers.wakes import Wakes
 from admission.jobs.registry import adapters
-from admission.kube.informers import Upserted
+from admission.kube.informers import Deleted, Upserted
 from queues.core import model
 from queues.core.cycle import decide
 from queues.core.plan import Admit, Evict
@@ -56,12 +57,13 @@ class Office:
 
     def __init__(self) -> None:
         self.cluster = Cluster(settings(), adapters(settings()), lambda: NOW)
-        self.outbox, wakes, metrics = Outbox(), Wakes(), Metrics(settings())
+        self.outbox, self.wakes, metrics = Outbox(), Wakes(), Metrics(settings())
+        self.reporting = Reporting(self.cluster, metrics, None)
         self.desk = Desk(
             self.cluster,
-            Errands(self.outbox, wakes),  # type: ignore[arg-type]  # what it needs of an actor
-            wakes,
-            Reporting(self.cluster, metrics, None),
+            Errands(self.outbox, self.wakes),  # type: ignore[arg-type]  # what it needs of an actor
+            self.wakes,
+            self.reporting,
             metrics,
             self.outbox,  # type: ignore[arg-type]
         )
@@ -169,3 +171,31 @@ def test_an_admission_without_an_answer_keeps_its_quota_and_is_written_again(off
     office.told()
     assert office.decisions() == [], "it was admitted by the first write"
     assert office.cluster.state.usage(model.ClusterQueueName("cq"))[CPU].reserved == 2000
+
+
+def test_of_what_is_finished_nothing_is_kept_but_the_object_and_its_count(office: Office) -> None:
+    running = workload("w").spec(maximum_execution_time_seconds=3600).reserved().admitted()
+    office.see(running.obj)
+    office.turn()
+    token = OfWorkload(key_of(running.obj))
+    assert office.wakes.has(token), "for the end of its time"
+    office.see(next_version(running.obj, running.cond(names.FINISHED).obj))
+    office.turn()
+    assert not office.wakes.has(token)
+    values = office.cluster.values
+    assert not any((values.decided_at, values._values, values._pod_sets, office.cluster.told, office.reporting._seen))
+    (key,) = office.cluster.tables.workloads.keys()
+    assert [filed is key for filed in office.reporting._tallies._ends] == [True], "one key for all of its indexes"
+
+
+def test_those_that_ended_in_the_same_queues_are_counted_there_by_one_pair(office: Office) -> None:
+    for name in ("a", "b"):
+        office.see(workload(name).reserved().admitted().cond(names.FINISHED).obj)
+    office.turn()
+    first, second = office.reporting._tallies._ends.values()
+    assert first is second
+    office.desk.workloads(NOW)
+    for name in ("a", "b"):
+        office.cluster.take(Observed("Workload", Deleted(workload(name).obj)))
+    office.turn()
+    assert not office.reporting._tallies._queues

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from admission.controllers.store import Change, Table, is_newer
+from admission.controllers.store import Change, Key, Table, is_newer
 
 
 @dataclass(frozen=True)
@@ -92,3 +92,26 @@ def test_indexes_follow_the_objects(table: Table[Thing]) -> None:
     table.remove("n", "b")
     assert not table.has("colour", "red")
     assert table.values("colour") == ["blue"]
+
+
+def test_whoever_remembers_an_object_holds_the_key_that_it_is_filed_under(table: Table[Thing]) -> None:
+    table.upsert(thing("a", "5"))
+    (filed,) = table.keys()
+    assert table.key(thing("a", "6")) is filed
+    table.upsert(thing("a", "7"))
+    assert table.key(thing("a", "8")) is filed
+
+
+def test_the_key_of_what_is_not_there_is_its_own(table: Table[Thing]) -> None:
+    table.upsert(thing("a", "5", "uid"))
+    assert table.key(thing("b", "6", "uid")) == Key("n", "b")
+    assert table.key(thing("a", "6", "other")) == Key("n", "a")
+
+
+def test_of_the_versions_of_an_object_one_uid_is_kept(table: Table[Thing]) -> None:
+    first, second = (str(b"uid", "ascii") for _ in range(2))
+    table.upsert(thing("a", "5", first))
+    newer = thing("a", "6", second)
+    table.upsert(newer)
+    assert [uid for uid in table._by_uid if uid is newer.metadata.uid]
+    assert table.by_uid("uid") is newer

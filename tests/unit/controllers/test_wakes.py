@@ -32,3 +32,13 @@ def test_a_key_may_be_set_again_after_it_came() -> None:
     wakes.due(10)
     wakes.at("a", 50)
     assert wakes.next() == 50
+
+
+def test_what_nobody_waits_for_is_not_kept_until_its_time_comes() -> None:
+    wakes = Wakes()
+    wakes.at("late", 5_000_000)
+    for number in range(10_000):
+        wakes.at(number, 1_000_000 + number)
+        wakes.cancel(number)
+    assert len(wakes) < 2_000
+    assert wakes.due(10_000_000) == ["late"]

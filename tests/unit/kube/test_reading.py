@@ -63,6 +63,81 @@ def test_what_has_the_same_bytes_is_one() -> None:
     assert (first.metadata.name, second.metadata.name) == ("w", "other")
 
 
+def test_what_many_have_in_common_is_one() -> None:
+    """Of a Workload that is finished nothing else is left than its names, its version and what holds the rest."""
+    conditions = [
+        {
+            "type": type_,
+            "status": "True",
+            "reason": "Reason",
+            "message": f"{type_} of all",
+            "lastTransitionTime": "2027-01-15T08:00:00Z",
+        }
+        for type_ in ("QuotaReserved", "Admitted", "Finished")
+    ]
+    metadata = {
+        "namespace": "n",
+        "creationTimestamp": "2027-01-15T07:00:00Z",
+        "labels": {"of": "all"},
+        "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+    }
+    first, second = (
+        read(
+            json.dumps(
+                {
+                    **WORKLOAD,
+                    "metadata": {**metadata, "name": name, "uid": name},
+                    "status": {"conditions": conditions[:count]},
+                }
+            ).encode(),
+            Workload,
+        )
+        for name, count in (("first", 2), ("second", 3))
+    )
+    for field in ("namespace", "creation_timestamp", "labels", "annotations", "finalizers"):
+        assert getattr(first.metadata, field) is getattr(second.metadata, field), field
+    assert all(one is other for one, other in zip(first.status.conditions, second.status.conditions, strict=False))
+    last = second.status.conditions[-1]
+    for field in ("status", "reason", "last_transition_time"):
+        assert getattr(last, field) is getattr(first.status.conditions[0], field), field
+
+
+def test_every_field_is_read() -> None:
+    """Each is named where it is read, so a new one could be forgotten there."""
+    status = {
+        "requeueState": {"count": 1},
+        "admissionChecks": [{"name": "c", "state": "Ready"}],
+        "resourceRequests": [{"name": "main"}],
+        "nominatedClusterNames": ["c"],
+        "clusterName": "c",
+        "unhealthyNodes": [{"name": "n"}],
+        "preemptionGates": [{"name": "g"}],
+    }
+    metadata = {
+        "generateName": "w-",
+        "uid": "u",
+        "generation": 3,
+        "creationTimestamp": "2027-01-15T07:00:00Z",
+        "deletionTimestamp": "2027-01-15T08:00:00Z",
+        "deletionGracePeriodSeconds": 1,
+        "annotations": {"a": "b"},
+        "ownerReferences": [{"name": "o"}],
+        "finalizers": ["f"],
+    }
+    body = {
+        **WORKLOAD,
+        "metadata": {**WORKLOAD["metadata"], **metadata},
+        "status": {**WORKLOAD["status"], **status},
+    }
+    data = json.dumps(body).encode()
+    found = read(data, Workload)
+    assert found == decode(data, Workload)
+    for part in (found.metadata, found.status):
+        defaults = type(part)()
+        unset = [name for name in part.__struct_fields__ if getattr(part, name) == getattr(defaults, name)]
+        assert unset == []
+
+
 def test_other_specs_stay_apart() -> None:
     other = {**WORKLOAD, "spec": {**WORKLOAD["spec"], "priority": 6}}
     first, second = (read(json.dumps(body).encode(), Workload) for body in (WORKLOAD, other))
