@@ -145,9 +145,12 @@ class Memory:
         from queues.journal.writer import Journal
 
         if self._options.migrate_at_start:
-            from queues.journal import migrate
+            from queues.journal import schema
 
-            migrate.upgrade(self._url)
+            if not schema.prepare(self._url):
+                from queues.journal import migrate
+
+                migrate.upgrade(self._url)
         journal = Journal(self._url, capacity=self._options.capacity, retention=self._options.retention)
         journal.start()
         return journal

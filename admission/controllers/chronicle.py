@@ -23,6 +23,8 @@ from queues.journal import entries
 from queues.journal.entries import Decision, Kind, WorkloadState
 
 Charges = Mapping[model.FlavorResource, int]
+#: Of all who wait, so that none of them needs a mapping of its own.
+NO_CHARGES: Charges = MappingProxyType({})
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -118,7 +118,7 @@ class Reporting:
         if core is None:
             return None
         record = self._cluster.state.workloads.get(uid)
-        charges = {} if record is None or core.admission is None else dict(record.charges)
+        charges = chronicle.NO_CHARGES if record is None or core.admission is None else dict(record.charges)
         queue = self._queue_of(workload) if core.admission is None else core.admission.cluster_queue
         goes_first = record is not None and record.group is not None and record.key[0] == 0
         asked = self._cluster.state.expected_sizes.asked

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from admission.alike import Alike
 from admission.api import meta, names
 from admission.api.kueue import Workload
 from admission.controllers import conditions
@@ -62,9 +63,10 @@ class Tallies:
         self.finished: Counter[str] = Counter()
         self.local_finished: Counter[tuple[str, str]] = Counter()
         self._lines: dict[Key, Line] = {}
-        #: The one pair of queues for all that ended there.
-        self._queues: dict[End, End] = {}
         self._ends: dict[Key, End] = {}
+        # Thousands wait alike, and those that ended are to be counted for as long as they are there.
+        self._one_line = Alike[Line]().one
+        self._one_end = Alike[End]().one
 
     def put(self, key: Key, line: Line | None) -> None:
         """The Workload waits like this; None: it is admitted."""
@@ -77,13 +79,12 @@ class Tallies:
             del self._lines[key]
         if line is not None:
             self._add(line, 1)
-            self._lines[key] = line
+            self._lines[key] = self._one_line(line)
 
     def finish(self, key: Key, cluster_queue: str, local_queue: tuple[str, str]) -> None:
         """It is finished, and counts as long as the object is there."""
         self.put(key, None)
-        end = (cluster_queue, local_queue)
-        self._ends[key] = self._queues.setdefault(end, end)
+        self._ends[key] = self._one_end((cluster_queue, local_queue))
         self.finished[cluster_queue] += 1
         self.local_finished[local_queue] += 1
 
@@ -96,8 +97,6 @@ class Tallies:
         if end is not None:
             _add(self.finished, end[0], -1)
             _add(self.local_finished, end[1], -1)
-            if end[1] not in self.local_finished:
-                self._queues.pop(end, None)
 
     def _add(self, line: Line, sign: int) -> None:
         _add(self.unadmitted, (line.cluster_queue, line.reason, line.cause), sign)

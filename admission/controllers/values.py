@@ -36,7 +36,7 @@ class Values:
         self._look = look
         self._pod_sets: dict[str, tuple[object, _PodSets]] = {}
         #: What each value was made from, and the value: it is asked for when the object comes, and when it is admitted.
-        self._values: dict[str, tuple[tuple[Workload, _PodSets, str | None, float | None], model.Workload]] = {}
+        self._values: dict[str, tuple[Workload, _PodSets, str | None, float | None, model.Workload]] = {}
         self._by_content: OrderedDict[Hashable, _PodSets] = OrderedDict()
         self._limits: dict[str, int] = {}
         self._classes = 0
@@ -65,11 +65,11 @@ class Values:
         exact = self.decided_at.get(uid)
         known = self._values.get(uid)
         if known is not None:
-            (object_, read, kept, decided), value = known
+            object_, read, kept, decided, value = known
             if object_ is workload and read is pod_sets and kept == kept_back and decided == exact:
                 return value
         value = self._made(workload, pod_sets, kept_back, exact)
-        self._values[uid] = (workload, pod_sets, kept_back, exact), value
+        self._values[uid] = (workload, pod_sets, kept_back, exact, value)
         return value
 
     def _made(
@@ -88,10 +88,13 @@ class Values:
 
     def _read_pod_sets(self, workload: Workload) -> _PodSets:
         metadata = workload.metadata
+        answers = [
+            check.pod_set_updates for check in workload.status.admission_checks if check.state == names.CHECK_READY
+        ]
         version = (
             metadata.generation,
             workload.status.reclaimable_pods,
-            [check.pod_set_updates for check in workload.status.admission_checks if check.state == names.CHECK_READY],
+            tuple(answers),
             conditions.holds_quota(workload),
             self._classes,
             self._limits.get(metadata.namespace, 0),

@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar, cast
 
 import msgspec
 
+from admission.alike import Alike
 from admission.api.decoding import decode
 from admission.api.kueue import Admission, Workload, WorkloadSpec, WorkloadStatus
 from admission.api.meta import Condition, ObjectMeta
@@ -68,22 +69,11 @@ class _Shared(Generic[T]):
         return known
 
 
-class _Words:
-    """Strings that came lately: a time or a reason is that of many objects."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-
-    def one(self, word: str) -> str:
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        return self._known.setdefault(word, word)
-
-
 _PARTS: Final = msgspec.json.Decoder(_Parts)
 _RAWS: Final = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
 _A_CONDITION: Final = msgspec.json.Decoder(Condition)
-_WORD: Final = _Words().one
+#: A time or a reason is that of many objects.
+_WORD: Final = Alike[str]().one
 
 
 def _condition(body: bytes) -> Condition:

@@ -15,15 +15,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
 
 import queues
 from queues.journal.database import database_url, open_database
-
-#: Any number that no one else uses for an advisory lock in the same PostgreSQL database.
-LOCK = 0x6D757374
-#: Seconds for which a replica lets another one migrate before it gives up; PostgreSQL's lock has no limit.
-_TURN = 60
+from queues.journal.schema import locked
 
 
 def migrations_folder() -> Path:
@@ -37,13 +32,13 @@ def migrations_folder() -> Path:
 
 def upgrade(url: str, revision: str = "head") -> None:
     """Creates or upgrades the schema; does nothing where it is there already."""
-    with _locked(url) as (config, _connection):
+    with _locked(url) as config:
         command.upgrade(config, revision)
 
 
 def downgrade(url: str, revision: str) -> None:
     """Goes back to `revision`; `base` removes every table and all that they remember."""
-    with _locked(url) as (config, _connection):
+    with _locked(url) as config:
         command.downgrade(config, revision)
 
 
@@ -78,17 +73,8 @@ def _config() -> Config:
 
 
 @contextmanager
-def _locked(url: str) -> Iterator[tuple[Config, Connection]]:
-    engine = open_database(url, write=True, patience=_TURN)
-    try:
-        with engine.begin() as connection:
-            # On SQLite the transaction itself, begun as a writing one, is the lock.
-            if connection.dialect.name == "postgresql":
-                connection.execute(text("SET LOCAL statement_timeout = 0"))
-                connection.execute(text("SET LOCAL lock_timeout = 0"))
-                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-            config = _config()
-            config.attributes["connection"] = connection
-            yield config, connection
-    finally:
-        engine.dispose()
+def _locked(url: str) -> Iterator[Config]:
+    with locked(url) as connection:
+        config = _config()
+        config.attributes["connection"] = connection
+        yield config
