@@ -358,7 +358,7 @@ class Cluster:
     def _limit_range(self, change: Change[core.LimitRange]) -> None:
         namespace = change.either.metadata.namespace
         self.values.limits_changed(namespace)
-        self._look_at(self.tables.workloads.where("namespace", namespace))
+        self._look_at(self.tables.workloads_in(namespace))
         self._units_of(namespace)
 
     def _units_of(self, namespace: str) -> None:

@@ -96,7 +96,6 @@ class Tables:
         self.workloads: Table[kueue.Workload] = Table(
             {
                 "queue": _workload_queue,
-                "namespace": _namespace,
                 "priority class": _priority_class,
                 "holds": _holds,
                 "claim": _claims,
@@ -138,6 +137,12 @@ class Tables:
     def members(self, kind: str) -> Table[Any]:
         """The table of a job kind; an empty one for a kind that is not observed."""
         return self._by_kind.get(kind) or Table()
+
+    def workloads_in(self, namespace: str) -> Iterator[kueue.Workload]:
+        """Goes through all queues, since it is asked for seldom: an index of its own would cost every Workload."""
+        for queue in self.workloads.values("queue"):
+            if isinstance(queue, tuple) and queue[0] == namespace:
+                yield from self.workloads.where("queue", queue)
 
     def kinds(self) -> Iterator[str]:
         return iter(self._by_kind)

@@ -317,3 +317,10 @@ def test_each_local_queue_counts_its_own(play):
     assert [made.state.local_counts(key) for key in keys] == [Counts(2, 2, 0, 0, 0), Counts(1, 1, 0, 0, 0)]
     made.run()
     assert [made.state.local_counts(key) for key in keys] == [Counts(1, 0, 1, 1, 1), Counts(1, 0, 1, 0, 0)]
+
+
+def test_those_who_wait_alike_have_one_shape(play):
+    made = play().queues(cluster_queue("q").gpus(1))
+    made.submit(*[workload(name).queue("q").gpus(5) for name in "abc"])
+    made.run()
+    assert len({id(record.shape) for record in made.state.workloads.values()}) == 1
