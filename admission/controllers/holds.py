@@ -16,6 +16,9 @@ from admission.api.kueue import Workload
 from admission.controllers import decisions
 from queues.core.reasons import Reason
 
+#: So many of those who wait no longer may stand in the line, and as many as wait: during a burst it does not move.
+_GONE = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -75,7 +78,9 @@ class Holds:
         self._reasons.pop(uid, None)
         self._since.pop(uid, None)
         self._written.pop(uid, None)
-        self._due.pop(uid, None)
+        if self._due.pop(uid, None) is not None and len(self._line) > 2 * len(self._due) + _GONE:
+            self._line = [entry for entry in self._line if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._line)
 
     def stirred(self, now: float) -> None:
         """Somebody starts, has to go or begins to wait: that goes before every reason."""

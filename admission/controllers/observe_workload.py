@@ -7,7 +7,9 @@ that the API server has let in into an error: what cannot be understood waits, w
 from __future__ import annotations
 
 import math
+from typing import Final
 
+from admission.alike import Alike
 from admission.api import meta, names, topology_assignment
 from admission.api.kueue import PodSetAssignment, Workload
 from admission.api.quantities import QuantityError, amount
@@ -16,6 +18,9 @@ from admission.controllers.activity import admission_gates
 from admission.settings import Settings
 from admission.settings.configuration import RequeuingTimestamp
 from queues.core import model
+
+#: The one key of a LocalQueue for all that are in it.
+_QUEUE: Final = Alike[model.ObjectKey]().one
 
 
 def workload(
@@ -31,7 +36,7 @@ def workload(
     return model.Workload(
         uid=model.Uid(metadata.uid),
         key=model.ObjectKey(metadata.namespace, metadata.name),
-        queue=model.ObjectKey(metadata.namespace, spec.queue_name or ""),
+        queue=_QUEUE(model.ObjectKey(metadata.namespace, spec.queue_name or "")),
         pod_sets=pod_sets,
         priority=(spec.priority or 0) + _boost(obj, settings),
         created_at=metadata.created_at,

@@ -28,15 +28,27 @@ _REMEMBERED: Final = 4_096
 _CLAIMS: Final = b'"resourceClaims"'
 
 
+class _Known(msgspec.Struct):
+    """Of one Workload: its pod sets and the `version` of what they were read from, None where that is another by now.
+
+    Then what the value was made from, and the value: it is asked for when the object comes, and when it is admitted.
+    """
+
+    version: object
+    pod_sets: _PodSets
+    workload: Workload
+    kept_back: str | None = None
+    exact: float | None = None
+    value: model.Workload | None = None
+
+
 class Values:
     """`decided_at` keeps the exact time of reservations of this process, which conditions cut to whole seconds."""
 
     def __init__(self, look: Look) -> None:
         self.decided_at: dict[str, float] = {}
         self._look = look
-        self._pod_sets: dict[str, tuple[object, _PodSets]] = {}
-        #: What each value was made from, and the value: it is asked for when the object comes, and when it is admitted.
-        self._values: dict[str, tuple[Workload, _PodSets, str | None, float | None, model.Workload]] = {}
+        self._known: dict[str, _Known] = {}
         self._by_content: OrderedDict[Hashable, _PodSets] = OrderedDict()
         self._limits: dict[str, int] = {}
         self._classes = 0
@@ -51,25 +63,28 @@ class Values:
 
     def claims_changed(self, uid: str) -> None:
         """What the Workload's pods claim is another: its requests are read again."""
-        self._pod_sets.pop(uid, None)
+        if (known := self._known.get(uid)) is not None:
+            known.version = None
 
     def forget(self, uid: str) -> None:
-        self._pod_sets.pop(uid, None)
-        self._values.pop(uid, None)
+        self._known.pop(uid, None)
         self.decided_at.pop(uid, None)
 
     def of(self, workload: Workload, kept_back: str | None = None) -> model.Workload:
         """The value as the object stands. `kept_back` keeps it out of the queue for a reason of the controller's."""
         uid = workload.metadata.uid
-        pod_sets = self._read_pod_sets(workload)
         exact = self.decided_at.get(uid)
-        known = self._values.get(uid)
-        if known is not None:
-            object_, read, kept, decided, value = known
-            if object_ is workload and read is pod_sets and kept == kept_back and decided == exact:
-                return value
-        value = self._made(workload, pod_sets, kept_back, exact)
-        self._values[uid] = (workload, pod_sets, kept_back, exact, value)
+        before = self._known.get(uid)
+        known = self._read(workload, before)
+        if (
+            known is before
+            and known.value is not None
+            and known.workload is workload
+            and (known.kept_back, known.exact) == (kept_back, exact)
+        ):
+            return known.value
+        value = self._made(workload, known.pod_sets, kept_back, exact)
+        known.workload, known.kept_back, known.exact, known.value = workload, kept_back, exact, value
         return value
 
     def _made(
@@ -86,7 +101,8 @@ class Values:
             return replace(value, admission=replace(value.admission, reserved_at=exact))
         return value
 
-    def _read_pod_sets(self, workload: Workload) -> _PodSets:
+    def _read(self, workload: Workload, known: _Known | None) -> _Known:
+        """What is known of it, anew where its requests may be others."""
         metadata = workload.metadata
         answers = [
             check.pod_set_updates for check in workload.status.admission_checks if check.state == names.CHECK_READY
@@ -99,12 +115,10 @@ class Values:
             self._classes,
             self._limits.get(metadata.namespace, 0),
         )
-        known = self._pod_sets.get(metadata.uid)
-        if known is not None and known[0] == version:
-            return known[1]
-        read = self._of_content(workload)
-        self._pod_sets[metadata.uid] = (version, read)
-        return read
+        if known is not None and known.version == version:
+            return known
+        known = self._known[metadata.uid] = _Known(version, self._of_content(workload), workload)
+        return known
 
     def _of_content(self, workload: Workload) -> _PodSets:
         """What others with the same templates, under the same circumstances, came to."""

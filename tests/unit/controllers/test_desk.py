@@ -183,7 +183,7 @@ def test_of_what_is_finished_nothing_is_kept_but_the_object_and_its_count(office
     office.turn()
     assert not office.wakes.has(token)
     values = office.cluster.values
-    assert not any((values.decided_at, values._values, values._pod_sets, office.cluster.told, office.reporting._seen))
+    assert not any((values.decided_at, values._known, office.cluster.told, office.reporting._seen))
     (key,) = office.cluster.tables.workloads.keys()
     assert [filed is key for filed in office.reporting._tallies._ends] == [True], "one key for all of its indexes"
 

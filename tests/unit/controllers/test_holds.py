@@ -125,3 +125,13 @@ def test_in_a_burst_without_end_everybody_is_told_at_last() -> None:
             made.stirred(NOW + second)
         told = turns(made, NOW + second)
         assert told == (["u"] if second == 299 else [])
+
+
+def test_in_a_burst_those_who_start_do_not_stand_in_the_line_until_it_is_over() -> None:
+    made = waiting("first")
+    for number in range(10_000):
+        made.put(f"u{number}", WAITS, NOW)
+        made.forget(f"u{number}")
+    assert turns(made, NOW) == [], "it is a burst"
+    assert len(made._line) < 3_000
+    assert turns(made, NOW + QUIET.busy_patience) == ["first"]
