@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from queues.core.borrowers import Borrowers
 from queues.core.demand import Placed, charges_of, on_hosts, placed_of
 from queues.core.model import (
     Admission,
@@ -42,6 +43,7 @@ class Books:
 
     def __init__(self) -> None:
         self.forest = Forest()
+        self.borrowers = Borrowers()
         self.domains = Domains()
         self.flavors: dict[FlavorName, ResourceFlavor] = {}
         self.queues: dict[ClusterQueueName, QueueRecord] = {}
@@ -92,6 +94,7 @@ class Books:
             self.freed.pop(queue, None)
             self.doubted.pop(queue, None)
             self.lightened.pop(queue, None)
+            self.borrowers.drop(queue)
             self.forest.forget_queue(queue.name)
 
     def local_queue(self, key: ObjectKey) -> LocalQueueRecord:
@@ -140,7 +143,7 @@ class Books:
         record.holder = queue
         record.charges = charges_of(record.workload, admission)
         queue.holding[record.uid] = record
-        queue.keeps = None
+        self.borrowers.changed(queue)
         for unit, amount in record.charges.items():
             account = self.forest.account(queue.node, unit)
             account.charge(amount)
@@ -164,7 +167,7 @@ class Books:
             return
         self._count(record, queue, -1)
         del queue.holding[record.uid]
-        queue.keeps = None
+        self.borrowers.changed(queue)
         claim, record.claimed_by = record.claimed_by, None
         for unit, amount in record.charges.items():
             account = self.forest.account(queue.node, unit)
@@ -278,7 +281,7 @@ class Books:
             self.leaving[record.uid] = record
             self._shift(record, -1)
             if record.holder is not None:
-                record.holder.keeps = None
+                self.borrowers.changed(record.holder)
                 self.lightened[record.holder] = None
 
     def stay(self, record: WorkloadRecord) -> None:
@@ -303,7 +306,7 @@ class Books:
         del self.leaving[record.uid]
         self._shift(record, 1)
         if record.holder is not None:
-            record.holder.keeps = None
+            self.borrowers.changed(record.holder)
         claim, record.claimed_by = record.claimed_by, None
         if claim is not None:
             del claim.victims[record.uid]
@@ -361,7 +364,7 @@ class Books:
     def _claim_usage(self, claim: Claim, sign: int) -> None:
         queue = claim.record.queue or claim.record.holder
         assert queue is not None  # noqa: S101
-        queue.keeps = None
+        self.borrowers.changed(queue)
         for unit, amount in claim.usage.items():
             ahead = self.forest.account(queue.node, unit).ahead
             if sign > 0:
@@ -372,7 +375,7 @@ class Books:
     def simulate(self, record: WorkloadRecord, *, gone: bool) -> None:
         """Look ahead as if a workload had given back what it holds, and take that back again.
 
-        Nobody asks meanwhile what is remembered of its queue (`QueueRecord.keeps`), so that stays as it is.
+        Nobody asks meanwhile who borrows most (`borrowers`), so that stays as it is.
         """
         self._shift(record, -1 if gone else 1)
         for flavor, one in record.placed:

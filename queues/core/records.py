@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from queues.core.accounts import Account
 from queues.core.demand import Placed, Shape
-from queues.core.fairness import Measure
 from queues.core.model import (
     Admission,
     ClusterQueue,
@@ -176,7 +175,7 @@ class QueueRecord:
 
     __slots__ = (
         "activity", "admitted", "admitted_count", "claimants", "holding", "homes", "is_active", "is_topology_only",
-        "keeps", "name", "node", "options", "order", "pending", "reserved", "spec", "standing",
+        "name", "node", "options", "order", "pending", "reserved", "spec", "standing",
     )  # fmt: skip
 
     def __init__(self, name: ClusterQueueName, node: Node, order: PendingQueue) -> None:
@@ -189,8 +188,6 @@ class QueueRecord:
         self.is_active = False
         #: The resource groups with accounts; None until they are looked up in the settled tree.
         self.options: Options | None = None
-        #: What it would be left with (`preemption.giving`); None until somebody asks and whenever its usage changes.
-        self.keeps: Measure | None = None
         self.is_topology_only = False
         #: The LocalQueues that point here.
         self.homes: dict[ObjectKey, LocalQueueRecord] = {}

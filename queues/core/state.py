@@ -37,6 +37,7 @@ from queues.core.readings import Readings
 from queues.core.records import HELD, HOLDING, QUEUED, Activity, QueueRecord, WorkloadRecord
 from queues.core.reservations import Reservations
 from queues.core.second_pass import SecondPass
+from queues.core.tree import Node
 from queues.core.waiting import Waiting
 
 
@@ -435,18 +436,22 @@ class State(Readings):
         if self.books.forest.is_settled:
             return
         for node in self.books.forest.gone():
-            self.waiting.forget_parked(node)
+            self._forget_tree(node)
         for node in self.books.forest.settle():
-            self.waiting.forget_parked(node)
+            self._forget_tree(node)
             if node.is_cohort:
                 self.books.changed_cohorts[CohortName(node.name)] = None
             queue = None if node.is_cohort else self.books.queues.get(ClusterQueueName(node.name))
             if queue is not None:
                 queue.options = None
-                queue.keeps = None
+                self.books.borrowers.changed(queue)
                 self.books.changed_queues[queue.name] = None  # its share depends on what others could lend
                 self._review(queue)
                 self.waiting.wake_queue(queue)
+
+    def _forget_tree(self, root: Node) -> None:
+        self.waiting.forget_parked(root)
+        self.books.borrowers.forget(root)
 
     def get_ready(self, now: float, policy: Policy) -> None:
         """Before deciding: settle what changed and wake what time or events could help."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final
 
 from queues.core.books import Books
+from queues.core.borrowers import Borrower
 from queues.core.fairness import Measure, borrows, measure_of
 from queues.core.model import PreemptionPolicy
 from queues.core.policy import FairSharing, FairStrategy
 from queues.core.preemption import sparing
 from queues.core.preemption.candidates import Need, Rank, Target, holders, in_turn, may_evict, rank
-from queues.core.preemption.giving import is_in_vain
+from queues.core.preemption.giving import is_in_vain, is_plain
 from queues.core.quantities import fits
 from queues.core.reasons import Preempted
 from queues.core.records import QueueRecord, WorkloadRecord
@@ -24,18 +26,28 @@ from queues.core.tree import Node
 
 _Turn = tuple[bool, int, Rank]
 
+#: Bound once: see `fungibility`.
+_NEVER: Final = PreemptionPolicy.NEVER
+
 
 def find_targets(need: Need, books: Books, rules: FairSharing) -> list[Target]:
-    """Whom to evict; nobody when that would not be enough. Cost: the candidates times the size of the tree."""
+    """Whom to evict; nobody when that would not be enough.
+
+    Cost: the candidates times the size of the tree. Where it is plain, the queues with larger shares than the
+    preemptor's, and the workloads of those that have to give.
+    """
     if is_in_vain(need, books, rules):
         return []
-    candidates = _candidates(need, books)
-    if not candidates:
-        return []
+    root = need.queue.node.root
+    line: _Line | _PlainLine
+    if is_plain(root, rules):
+        line = _PlainLine(need, books.borrowers.below(root).by_share)
+    else:
+        line = _Line(need, _candidates(need, books))
     search = _Search(need, books, rules)
     search.add_request()
     try:
-        found = search.run(candidates)
+        found = search.run(line)
         if found:
             search.spare()
         return search.targets if found else []
@@ -45,24 +57,29 @@ def find_targets(need: Need, books: Books, rules: FairSharing) -> list[Target]:
 
 def _candidates(need: Need, books: Books) -> dict[Node, list[WorkloadRecord]]:
     """By queue, in the order in which they would have to go. Others only where something that is short is borrowed."""
+    found: dict[Node, list[WorkloadRecord]] = {}
+    for node in _queues_below(need.queue.node.root):
+        holder = books.queue_at.get(node)
+        records = [] if holder is None else _candidates_in(holder, need)
+        if records:
+            found[node] = records
+    return found
+
+
+def _candidates_in(holder: QueueRecord, need: Need) -> list[WorkloadRecord]:
     queue = need.queue
     assert queue.spec is not None  # noqa: S101
     policies = queue.spec.preemption
-    found: dict[Node, list[WorkloadRecord]] = {}
-    for node in _queues_below(queue.node.root):
-        holder = books.queue_at.get(node)
-        if holder is None:
-            continue
-        if holder is queue:
-            policy = policies.within_cluster_queue
-        elif policies.reclaim_within_cohort is PreemptionPolicy.NEVER or node.is_within_quota(need.short):
-            continue
-        else:
-            policy = policies.reclaim_within_cohort
-        records = [record for record in holders(holder, need.short) if may_evict(policy, need.record, record)]
-        if records:
-            found[node] = in_turn(records, partial(rank, is_own=holder is queue))
-    return found
+    if holder is queue:
+        policy = policies.within_cluster_queue
+    elif policies.reclaim_within_cohort is _NEVER or holder.node.is_within_quota(need.short):
+        return []
+    else:
+        policy = policies.reclaim_within_cohort
+    if policy is _NEVER:
+        return []
+    records = [record for record in holders(holder, need.short) if may_evict(policy, need.record, record)]
+    return in_turn(records, partial(rank, is_own=holder is queue)) if records else records
 
 
 def _queues_below(top: Node) -> Iterator[Node]:
@@ -136,18 +153,15 @@ class _Search:
 
     # ------------------------------------------------------------------ the rules
 
-    def run(self, candidates: dict[Node, list[WorkloadRecord]]) -> bool:
+    def run(self, line: _Line | _PlainLine) -> bool:
         rejected: dict[Node, list[WorkloadRecord]] = {}
-        if self._first_pass(candidates, rejected):
+        if self._first_pass(line, rejected):
             return True
         return len(self.rules.strategies) > 1 and self._second_pass(rejected)
 
-    def _first_pass(
-        self, candidates: dict[Node, list[WorkloadRecord]], rejected: dict[Node, list[WorkloadRecord]]
-    ) -> bool:
-        line = _Line(self, candidates)
-        while (node := line.next_queue()) is not None:
-            queue, records = self.books.queue_at[node], candidates[node]
+    def _first_pass(self, line: _Line | _PlainLine, rejected: dict[Node, list[WorkloadRecord]]) -> bool:
+        while (node := line.next_queue(self)) is not None:
+            queue, records = self.books.queue_at[node], line.candidates[node]
             if node is self.own or self.reclaims_own:
                 reason = Preempted.IN_CLUSTER_QUEUE if node is self.own else Preempted.IN_COHORT_RECLAMATION
                 if self.take_out(records.pop(0), queue, reason):
@@ -165,8 +179,8 @@ class _Search:
 
     def _second_pass(self, rejected: dict[Node, list[WorkloadRecord]]) -> bool:
         """One of each queue, where the preemptor would still have less than the other had before."""
-        line = _Line(self, rejected)
-        while (node := line.next_queue()) is not None:
+        line = _Line(self.need, rejected)
+        while (node := line.next_queue(self)) is not None:
             mine, theirs = self._below_meeting(node)
             record = rejected[node][0]
             rejected[node].clear()
@@ -209,58 +223,112 @@ class _Line:
     stand in heaps and only this one is looked at again.
     """
 
-    def __init__(self, search: _Search, candidates: dict[Node, list[WorkloadRecord]]) -> None:
-        self.search = search
+    def __init__(self, need: Need, candidates: dict[Node, list[WorkloadRecord]]) -> None:
         self.candidates = candidates
+        self._own = need.queue.node
         self._queues: dict[Node, list[tuple[_Turn, Node]]] = {}
         self._cohorts: dict[Node, list[Node]] = {}
         self._last: Node | None = None
 
-    def next_queue(self) -> Node | None:
-        root = self.search.own.root
+    def next_queue(self, search: _Search) -> Node | None:
+        root = self._own.root
         if not root.is_cohort:
             return root if self.candidates.get(root) else None
         if self._last is not None:
-            self._review(self._last)
-        self._last = self._largest(root)
+            assert self._last.parent is not None  # noqa: S101
+            _review(self._queues[self._last.parent], self._last, self.candidates, search)
+        self._last = self._largest(root, search)
         return self._last
 
-    def _largest(self, cohort: Node) -> Node | None:
-        measure = self.search.measure
-        queues, cohorts = self._children(cohort)
+    def _largest(self, cohort: Node, search: _Search) -> Node | None:
+        measure = search.measure
+        queues, cohorts = self._children(cohort, search)
         while True:
-            cohorts[:] = [child for child in cohorts if self._is_open(child)]
+            cohorts[:] = [child for child in cohorts if _is_open(child, search)]
             queue = queues[0][1] if queues else None
             below = max(cohorts, key=lambda node: (measure(node), node.name), default=None)
             if below is None or (queue is not None and measure(queue) > measure(below)):
                 return queue
-            found = self._largest(below)
+            found = self._largest(below, search)
             if found is not None:
                 return found
             cohorts.remove(below)
 
-    def _children(self, cohort: Node) -> tuple[list[tuple[_Turn, Node]], list[Node]]:
+    def _children(self, cohort: Node, search: _Search) -> tuple[list[tuple[_Turn, Node]], list[Node]]:
         if cohort not in self._queues:
             children = cohort.children.values()
             self._cohorts[cohort] = [child for child in children if child.is_cohort]
-            queues = [child for child in children if self.candidates.get(child) and self._is_open(child)]
-            self._queues[cohort] = [(self._turn(child), child) for child in queues]
+            queues = [child for child in children if self.candidates.get(child) and _is_open(child, search)]
+            self._queues[cohort] = [(_turn(child, self.candidates, search), child) for child in queues]
             heapify(self._queues[cohort])
         return self._queues[cohort], self._cohorts[cohort]
 
-    def _is_open(self, child: Node) -> bool:
-        """Whether it borrows, or is the preemptor's own part of the tree."""
-        return child in self.search.path or borrows(child)
 
-    def _review(self, last: Node) -> None:
-        assert last.parent is not None  # noqa: S101
-        queues = self._queues[last.parent]
-        if self.candidates.get(last) and self._is_open(last):
-            heapreplace(queues, (self._turn(last), last))
-        else:
-            heappop(queues)
+class _PlainLine:
+    """The same where all queues stand right below the root and others may not be left with less than the preemptor.
 
-    def _turn(self, queue: Node) -> _Turn:
-        """The largest share, and then whose first candidate comes first; no two have the same."""
-        is_unbounded, parts = self.search.measure(queue)
-        return (not is_unbounded, -parts, rank(self.candidates[queue][0], is_own=queue is self.search.own))
+    They come in from the largest share down, and only once it is their turn: whoever has less than the preemptor is not
+    looked at as long as that can give itself. Whose least workload is too much for it is passed over.
+    """
+
+    def __init__(self, need: Need, by_share: list[Borrower]) -> None:
+        self.candidates: dict[Node, list[WorkloadRecord]] = {}
+        self._need = need
+        self._own = need.queue.node
+        self._by_share = by_share
+        #: So many with the smallest shares were not looked at yet.
+        self._left = len(by_share)
+        self._queues: list[tuple[_Turn, Node]] = []
+        self._last: Node | None = None
+
+    def next_queue(self, search: _Search) -> Node | None:
+        if self._last is not None:
+            _review(self._queues, self._last, self.candidates, search)
+        elif records := _candidates_in(self._need.queue, self._need):
+            self._open(self._own, records, search)
+        self._let_in(search)
+        self._last = self._queues[0][1] if self._queues else None
+        return self._last
+
+    def _let_in(self, search: _Search) -> None:
+        """Have all in the line whose share is as large as that of the first in it."""
+        own = search.measure(self._own)
+        can_give_itself = bool(self.candidates.get(self._own))
+        while self._left:
+            share, _, keeps, queue = self._by_share[self._left - 1]
+            if self._queues and share < search.measure(self._queues[0][1]):
+                return
+            if not search.reclaims_own and not can_give_itself and share < own:
+                self._left = 0
+                return
+            self._left -= 1
+            is_too_much = not search.reclaims_own and keeps < own and (own < share or not can_give_itself)
+            if queue is self._need.queue or is_too_much or not _is_open(queue.node, search):
+                continue
+            if records := _candidates_in(queue, self._need):
+                self._open(queue.node, records, search)
+
+    def _open(self, node: Node, records: list[WorkloadRecord], search: _Search) -> None:
+        self.candidates[node] = records
+        heappush(self._queues, (_turn(node, self.candidates, search), node))
+
+
+def _is_open(child: Node, search: _Search) -> bool:
+    """Whether it borrows, or is the preemptor's own part of the tree."""
+    return child in search.path or borrows(child)
+
+
+def _review(
+    queues: list[tuple[_Turn, Node]], last: Node, candidates: dict[Node, list[WorkloadRecord]], search: _Search
+) -> None:
+    """Put the first of the line, which had its turn, where it stands by now."""
+    if candidates.get(last) and _is_open(last, search):
+        heapreplace(queues, (_turn(last, candidates, search), last))
+    else:
+        heappop(queues)
+
+
+def _turn(queue: Node, candidates: dict[Node, list[WorkloadRecord]], search: _Search) -> _Turn:
+    """The largest share, and then whose first candidate comes first; no two have the same."""
+    is_unbounded, parts = search.measure(queue)
+    return (not is_unbounded, -parts, rank(candidates[queue][0], is_own=queue is search.own))

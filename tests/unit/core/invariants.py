@@ -6,10 +6,10 @@ from collections import Counter
 from itertools import pairwise
 
 from queues.core.accounts import Account
+from queues.core.borrowers import Borrower, is_ranked, kept_by
 from queues.core.demand import charges_of
 from queues.core.fairness import measure_of, share_of
 from queues.core.model import UNLIMITED
-from queues.core.preemption.giving import kept_by
 from queues.core.records import QueueRecord, Stage
 from queues.core.shelves import Ticket
 from queues.core.state import State
@@ -94,6 +94,12 @@ def _check_shares(state: State) -> None:
             found = {name: amount for name, amount in node.lendable.items() if amount}
             assert found == {name: min(amount, UNLIMITED) for name, amount in lendable.items() if amount}
     shares = sorted((share_of(node), measure_of(node)) for node in nodes)
+    for root in {node.root for node in nodes if is_ranked(node.root)}:
+        queues = [queue for queue in state.books.queues.values() if queue.node.root is root]
+        ranked = [Borrower(measure_of(queue.node), queue.name, kept_by(queue), queue) for queue in queues]
+        ranking = state.books.borrowers.below(root)
+        assert ranking.by_share == sorted(ranked)
+        assert ranking.most_kept == max(one.keeps for one in ranked)
     for (share, measure), (next_share, next_measure) in pairwise(shares):
         assert (share < next_share) == (measure < next_measure)
 
@@ -113,7 +119,6 @@ def _check_shelves(state: State) -> None:
                         assert turn <= ticket.turn_by(waiting.turn_of)
     for queue in books.queues.values():
         assert queue.is_active == queue.activity.active
-        assert queue.keeps is None or queue.keeps == kept_by(queue)
         tickets = [group.ticket for group in queue.order.groups.values() if group.ticket is not None]
         for ticket in tickets if queue.is_active else ():
             for account, most in ticket.lacks.ceilings:
