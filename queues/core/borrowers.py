@@ -104,7 +104,7 @@ class Borrowers:
 
 
 def is_ranked(root: Node) -> bool:
-    """Whether it is a cohort with nothing but ClusterQueues below."""
+    """Whether it is a cohort with nothing but ClusterQueues, and cohorts that have none, below."""
     return root.height == 1
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from queues.core.accounts import Account
-from queues.core.borrowers import Borrower, is_ranked, kept_by
+from queues.core.borrowers import NOTHING_TO_GIVE, Borrower, is_ranked, kept_by
 from queues.core.demand import charges_of
 from queues.core.fairness import measure_of, share_of
 from queues.core.model import UNLIMITED
@@ -99,7 +99,7 @@ def _check_shares(state: State) -> None:
         ranked = [Borrower(measure_of(queue.node), queue.name, kept_by(queue), queue) for queue in queues]
         ranking = state.books.borrowers.below(root)
         assert ranking.by_share == sorted(ranked)
-        assert ranking.most_kept == max(one.keeps for one in ranked)
+        assert ranking.most_kept == max((one.keeps for one in ranked), default=NOTHING_TO_GIVE)
     for (share, measure), (next_share, next_measure) in pairwise(shares):
         assert (share < next_share) == (measure < next_measure)
 
