@@ -99,6 +99,8 @@ class _Cycle:
         self._asked: dict[Uid, int] = {}
         #: How often each was withdrawn from there. Kueue's rules know circles, so somebody has to give in.
         self._withdrawals: dict[Uid, int] = {}
+        #: Those who gave up what they waited for.
+        self._hopeless: set[Uid] = set()
         #: Nobody else may start before the pods of those who did are ready.
         self.is_blocked = False
         #: Whether somebody of them was withdrawn in this round and may stand before those who are still to come.
@@ -123,7 +125,7 @@ class _Cycle:
             record = ordered[len(entries)]
             entry = self._nominate(record)
             if record.claim is not None and not entry.goes_on_waiting and not entry.fits_now:
-                self._give_up_claim(record)
+                self._give_up_hope(record, record.claim)
                 entries.clear()
             else:
                 entries.append(entry)
@@ -269,6 +271,14 @@ class _Cycle:
             if position is not None:
                 self.plan[position] = None
                 self.state.books.spare(victim)
+
+    def _give_up_hope(self, record: WorkloadRecord, claim: Claim) -> None:
+        """Its victims may stay where nobody told them yet. Only once, or two could go on to doubt each other."""
+        victims = list(claim.victims.values())
+        self._give_up_claim(record)
+        if record.uid not in self._hopeless:
+            self._hopeless.add(record.uid)
+            self._spare(victims)
 
     def _wait_at_gates(self, entry: Entry) -> None:
         """Whoever keeps a gate closed decides when others may be evicted; until then nothing is kept for it."""

@@ -363,14 +363,14 @@ class Waiting:
 
     def stand(self, queue: QueueRecord, standing: Standing | None) -> None:
         """Who keeps others back for this queue. When that changes, those whom it kept back are looked at again."""
+        if standing is not None:
+            self._standing.setdefault(queue.node.root, {})[queue] = None  # also when the tree is another one by now
         old = queue.standing
         if old == standing:
             return
         if old is not None:
             self.books.stir(queue, old.usage)
         queue.standing = standing
-        if standing is not None:
-            self._standing.setdefault(queue.node.root, {})[queue] = None
 
     def standing_with(self, heads: list[WorkloadRecord]) -> list[Standing]:
         """Who stands in the trees of these heads without being one of them."""

@@ -51,3 +51,19 @@ def test_promises_hold_in_long_histories(climate):
             raise
         steps += storm.steps
     assert steps * len(CLIMATES) >= STEPS
+
+
+@pytest.mark.parametrize(
+    ("climate", "seed"),
+    [
+        pytest.param("deep, limits, StrictFIFO", 1796092682, id="a head that keeps quota in a tree that was changed"),
+        pytest.param("fair, flat", 1796092744, id="hope given up for other victims"),
+        pytest.param("flat, limits, two flavors", 1796092843, id="and in another flavor"),
+        pytest.param("fair, deep, limits", 1796093184, id="and in a deep tree"),
+    ],
+)
+def test_storms_that_broke_a_promise_once(climate, seed):
+    storm = Storm(seed, CLIMATES[climate])
+    for _ in range(STEPS_OF_A_STORM):
+        storm.step()
+    storm.check_replay()

@@ -236,6 +236,19 @@ def test_a_strict_head_keeps_what_comes_free_of_its_own_quota(play, reclaim):
     assert admitted(made.run()) == ["head"]
 
 
+def test_a_strict_head_keeps_its_quota_when_the_cohort_gets_another_queue(play):
+    made = play().queues(q("a", 4).strict(), q("b", 0))
+    made.submit(*[workload(f"x{index}").queue("b") for index in range(4)])
+    made.run()
+    made.submit(workload("head").queue("a").gpus(4))
+    made.finish("x0")
+    made.run()
+    made.queues(q("z", 0))
+    made.run()
+    made.submit(workload("next").queue("b"))
+    assert admitted(made.run()) == []
+
+
 def test_who_was_kept_back_starts_when_the_head_gives_up(play):
     made = play().queues(q("a", 4).strict(), q("b", 0))
     made.submit(*[workload(f"x{index}").queue("b") for index in range(4)])
