@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from queues.core.accounts import Account
+from queues.core.accounts import Account, is_in_reach
 from queues.core.demand import flavors_of
 from queues.core.explain import waits_for, with_outlook, with_reservation
 from queues.core.flavors import Progress
@@ -62,6 +62,7 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
     cycle.plan.extend(state.second_pass.decide(policy, cycle.strategy))
     for _ in range(policy.max_rounds):
         # 3. Wake what could use what was given back; count what was used.
+        cycle.review_standing()
         state.waiting.wake_stirred()
         state.past.catch_up()
         # 4. Take the first candidate of every queue.
@@ -377,6 +378,18 @@ class _Cycle:
             self._keep(standing)
         else:
             self.state.waiting.stand(entry.queue, None)
+
+    def review_standing(self) -> None:
+        """Who would not wait for quota any more if it was judged again, as its cohort has too little, keeps nothing."""
+        for standing in self.state.waiting.standing():
+            queue = standing.record.queue
+            assert queue is not None  # noqa: S101
+            assert queue.spec is not None  # noqa: S101
+            account = queue.node.account
+            if not self.strategy.may_borrow(queue.spec.preemption) and not all(
+                is_in_reach(account(unit), amount) for unit, amount in standing.usage.items()
+            ):
+                self.state.waiting.stand(queue, None)
 
     def _keep(self, standing: Standing) -> None:
         """Until the end of the round: its nominal quota, or what it may borrow as well if it has to borrow."""

@@ -372,6 +372,10 @@ class Waiting:
             self.books.stir(queue, old.usage)
         queue.standing = standing
 
+    def standing(self) -> list[Standing]:
+        """Who keeps others back, in all trees."""
+        return [queue.standing for queues in self._standing.values() for queue in queues if queue.standing is not None]
+
     def standing_with(self, heads: list[WorkloadRecord]) -> list[Standing]:
         """Who stands in the trees of these heads without being one of them."""
         if not self._standing:
