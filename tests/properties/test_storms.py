@@ -58,7 +58,7 @@ def test_promises_hold_in_long_histories(climate):
     [
         pytest.param("deep, limits, StrictFIFO", 1796092682, id="a head that keeps quota in a tree that was changed"),
         pytest.param(
-            "deep, limits, StrictFIFO", 900012, id="a head that would not wait any more if it was judged again"
+            "deep, limits, StrictFIFO", 900012, id="a head that would wait no more if it was judged"
         ),
         pytest.param("fair, flat", 1796092744, id="hope given up for other victims"),
         pytest.param("flat, limits, two flavors", 1796092843, id="and in another flavor"),
