@@ -7,6 +7,7 @@ call decides a whole burst. It reads no clock, writes nothing outside of the sta
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from queues.core.accounts import Account, is_in_reach
 from queues.core.demand import flavors_of
@@ -275,9 +276,9 @@ class _Cycle:
 
     def _give_up_hope(self, record: WorkloadRecord, claim: Claim) -> None:
         """Its victims may stay where nobody told them yet. Only once, or two could go on to doubt each other."""
-        victims = list(claim.victims.values())
+        victims = [victim for victim in claim.victims.values() if victim.uid in self._asked]
         self._give_up_claim(record)
-        if record.uid not in self._hopeless:
+        if victims and record.uid not in self._hopeless:
             self._hopeless.add(record.uid)
             self._spare(victims)
 
@@ -380,15 +381,17 @@ class _Cycle:
             self.state.waiting.stand(entry.queue, None)
 
     def review_standing(self) -> None:
-        """Who would not wait for quota any more if it was judged again, as its cohort has too little, keeps nothing."""
+        """They stand where they would if they were judged again; who would not wait for quota then keeps nothing."""
         for standing in self.state.waiting.standing():
             queue = standing.record.queue
             assert queue is not None  # noqa: S101
             assert queue.spec is not None  # noqa: S101
-            account = queue.node.account
-            if not self.strategy.may_borrow(queue.spec.preemption) and not all(
-                is_in_reach(account(unit), amount) for unit, amount in standing.usage.items()
-            ):
+            asks = [(queue.node.account(unit), amount) for unit, amount in standing.usage.items()]
+            if self.strategy.may_borrow(queue.spec.preemption) or all(is_in_reach(*one) for one in asks):
+                level = max([account.ahead.lowest_fit(amount)[0] for account, amount in asks], default=0)
+                if level != standing.level:
+                    self.state.waiting.stand(queue, replace(standing, level=level))
+            else:
                 self.state.waiting.stand(queue, None)
 
     def _keep(self, standing: Standing) -> None:

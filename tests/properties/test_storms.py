@@ -57,11 +57,11 @@ def test_promises_hold_in_long_histories(climate):
     ("climate", "seed"),
     [
         pytest.param("deep, limits, StrictFIFO", 1796092682, id="a head that keeps quota in a tree that was changed"),
-        pytest.param(
-            "deep, limits, StrictFIFO", 900012, id="a head that would wait no more if it was judged"
-        ),
+        pytest.param("deep, limits, StrictFIFO", 900012, id="a head that would wait no more if it was judged"),
+        pytest.param("deep, limits, StrictFIFO", 900096, id="and one that would have to borrow from further up"),
         pytest.param("fair, flat", 1796092744, id="hope given up for other victims"),
         pytest.param("flat, limits, two flavors", 1796092843, id="and in another flavor"),
+        pytest.param("flat, limits, two flavors", 2000057, id="for the second time"),
         pytest.param("fair, deep, limits", 1796093184, id="and in a deep tree"),
     ],
 )
