@@ -12,13 +12,13 @@ import cProfile
 import pstats
 import sys
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks import report, scenarios
 from benchmarks.scenarios import Scenario
 from queues.core.model import Uid
-from queues.core.policy import Policy
+from queues.core.policy import FairSharing, Policy
 from queues.core.state import State
 from queues.simulator.replay import Arrival, Turn, replay
 
@@ -98,19 +98,6 @@ def _measured(state: State, arrivals: list[Arrival], policy: Policy) -> Outcome:
     )
 
 
-def fair_policy() -> Policy | None:
-    """Fair sharing with its default strategies, where the core has it."""
-    if not any(field.name == "fair_sharing" for field in fields(Policy)):
-        return None
-    value: Any = True
-    from queues.core import policy as policies
-
-    found = getattr(policies, "FairSharing", None)
-    if found is not None:
-        value = found()
-    return replace(Policy(), fair_sharing=value)
-
-
 def longer(scenario: Scenario, factor: int) -> Scenario:
     """So many times the workloads of each queue."""
     return replace(scenario, classes=tuple(replace(each, count=each.count * factor) for each in scenario.classes))
@@ -123,10 +110,13 @@ def figures(*, quick: bool) -> list[report.Figure]:
         found.append(report.show(report.Figure(f"core.{name}", value, unit, bound=bound)))
 
     part = 4 if quick else 1
-    ways: list[tuple[str, Policy, bool]] = [("preemption", Policy(), True), ("no_preemption", Policy(), False)]
-    fair = fair_policy()
-    if fair is not None:
-        ways += [("fair_sharing", fair, True), ("fair_sharing_no_preemption", fair, False)]
+    fair = Policy(fair_sharing=FairSharing())
+    ways = [
+        ("preemption", Policy(), True),
+        ("no_preemption", Policy(), False),
+        ("fair_sharing", fair, True),
+        ("fair_sharing_no_preemption", fair, False),
+    ]
     for name, policy, preemption in ways:
         few = play(replace(longer(AT_30, 1 if quick else 8), preemption=preemption), policy)
         many = play(replace(AT_1000.part(part), preemption=preemption), policy)

@@ -164,10 +164,5 @@ class Account:
             parent = parent.parent
 
 
-def is_in_reach(account: Account, amount: int) -> bool:
-    """Whether so much is free, or could be without borrowing all up the tree: only that is waited for."""
-    return amount <= max(account.available, account.nominal) or account.ahead.lowest_fit(amount)[1]
-
-
 #: An account, and what its usage must not exceed for something to be possible.
 Ceiling = tuple[Account, int]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from queues.core.accounts import Account, is_in_reach
+from queues.core.accounts import Account
 from queues.core.demand import flavors_of
 from queues.core.explain import waits_for, with_outlook, with_reservation
 from queues.core.flavors import Progress
@@ -30,9 +30,9 @@ from queues.core.outlook import Drain, Outlook, outlook_for
 from queues.core.plan import Admit, Decision, Hold, Plan
 from queues.core.policy import Policy
 from queues.core.preemption.wording import eviction
-from queues.core.quantities import left, total
+from queues.core.quantities import fits, left, total
 from queues.core.reasons import Code, Reason
-from queues.core.records import Claim, Standing, WorkloadRecord
+from queues.core.records import Claim, QueueRecord, Standing, WorkloadRecord
 from queues.core.refusals import Misfit
 from queues.core.state import State
 from queues.core.strategy import chosen
@@ -385,14 +385,19 @@ class _Cycle:
         for standing in self.state.waiting.standing():
             queue = standing.record.queue
             assert queue is not None  # noqa: S101
-            assert queue.spec is not None  # noqa: S101
-            asks = [(queue.node.account(unit), amount) for unit, amount in standing.usage.items()]
-            if self.strategy.may_borrow(queue.spec.preemption) or all(is_in_reach(*one) for one in asks):
-                level = max([account.ahead.lowest_fit(amount)[0] for account, amount in asks], default=0)
-                if level != standing.level:
-                    self.state.waiting.stand(queue, replace(standing, level=level))
-            else:
-                self.state.waiting.stand(queue, None)
+            self.state.waiting.stand(queue, self._as_of_now(standing, queue))
+
+    def _as_of_now(self, standing: Standing, queue: QueueRecord) -> Standing | None:
+        """By the rules of `flavors.assign`: only what the queue has itself, or could reclaim, is waited for."""
+        assert queue.spec is not None  # noqa: S101
+        may_borrow, level = self.strategy.may_borrow(queue.spec.preemption), 0
+        for unit, amount in standing.usage.items():
+            account = queue.node.account(unit)
+            reach, may_reclaim = account.ahead.lowest_fit(amount)
+            if not (may_borrow or may_reclaim or fits(amount, max(account.available, account.nominal))):
+                return None
+            level = max(level, reach)
+        return standing if level == standing.level else replace(standing, level=level)
 
     def _keep(self, standing: Standing) -> None:
         """Until the end of the round: its nominal quota, or what it may borrow as well if it has to borrow."""

@@ -56,3 +56,28 @@ def test_no_search_is_left_out_that_would_find_somebody(monkeypatch: pytest.Monk
             storm.step()
     assert seen["in vain"] > 10 or climate is CLIMATES["fair, deep"], "there, nothing is left out"
     assert seen["found"] > 10
+
+
+@needs_interpreted_core
+@pytest.mark.parametrize("name", ["fair, flat", "fair, limits, two flavors"])
+def test_the_line_of_a_flat_tree_finds_whom_the_general_one_finds(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    seen: Counter[bool] = Counter()
+    find_targets, is_plain = fair.find_targets, fair.is_plain
+
+    def compared(*args: Any) -> Any:
+        found = find_targets(*args)
+        monkeypatch.setattr(fair, "is_plain", lambda *_: False)
+        assert [(one.record.uid, one.reason) for one in found] == [
+            (one.record.uid, one.reason) for one in find_targets(*args)
+        ]
+        monkeypatch.setattr(fair, "is_plain", is_plain)
+        seen[bool(found)] += 1
+        return found
+
+    monkeypatch.setattr(fair, "find_targets", compared)
+    for seed in range(2):
+        storm = Storm(seed, CLIMATES[name])
+        for _ in range(1000):
+            storm.step()
+    assert seen[True] > 10
+    assert seen[False] > 10
