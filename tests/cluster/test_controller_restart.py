@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster import town
 from tests.cluster.controller_rig import Watched, cluster_queue, flavor, install_crds, local_queue, workload
 from tests.cluster.killable import Killable
 from tests.controlplane.cluster import Api, ControlPlane, eventually
@@ -75,15 +76,8 @@ def is_true(obj: dict[str, Any], type_: str) -> bool:
     )
 
 
-def cpus(obj: dict[str, Any]) -> int:
-    admission = obj.get("status", {}).get("admission")
-    if admission is None or is_true(obj, "Finished"):
-        return 0
-    return sum(int(each["resourceUsage"]["cpu"]) for each in admission["podSetAssignments"])
-
-
 def held(api: Api) -> int:
-    return sum(cpus(obj) for obj in api.list("Workload", "default"))
+    return sum(town.held(obj, "cpu") for obj in api.list("Workload", "default"))
 
 
 def test_kills_between_any_two_writes(api: Api, controller: Killable) -> None:

@@ -182,15 +182,15 @@ def is_running(pod: dict[str, Any]) -> bool:
     return is_bound(pod) and not is_terminal(pod) and pod["metadata"].get("deletionGracePeriodSeconds") != 0
 
 
-def held(workload: dict[str, Any] | None) -> int:
-    """GPUs that a Workload holds by its admission."""
+def held(workload: dict[str, Any] | None, resource: str = GPU) -> int:
+    """Whole units that a Workload holds by its admission, without those of pods that have ended."""
     admission = ((workload or {}).get("status") or {}).get("admission")
     if not admission or is_true(workload, "Finished"):
         return 0
     reclaimable = {p["name"]: p["count"] for p in (workload or {})["status"].get("reclaimablePods") or []}
     total = 0
     for entry in admission["podSetAssignments"]:
-        usage, count = int(entry.get("resourceUsage", {}).get(GPU, 0)), entry.get("count", 1)
+        usage, count = int(entry.get("resourceUsage", {}).get(resource, 0)), entry.get("count", 1)
         total += usage if not count else usage * max(0, count - reclaimable.get(entry["name"], 0)) // count
     return total
 
