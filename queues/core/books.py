@@ -23,7 +23,7 @@ from queues.core.model import (
 )
 from queues.core.order import PendingQueue
 from queues.core.quantities import add_up
-from queues.core.records import Claim, LocalQueueRecord, QueueRecord, WorkloadRecord
+from queues.core.records import NO_CHARGES, Claim, LocalQueueRecord, QueueRecord, WorkloadRecord
 from queues.core.topology.domains import Domains
 from queues.core.tree import Forest, Node
 
@@ -182,7 +182,7 @@ class Books:
         self.free(queue, record.charges)
         self.unready.pop(record.uid, None)
         record.admission, record.holder = None, None
-        record.charges, record.placed = {}, ()
+        record.charges, record.placed = NO_CHARGES, ()
 
     def _drop_placed(self, record: WorkloadRecord) -> None:
         self.give_back(record.placed)

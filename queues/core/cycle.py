@@ -32,7 +32,7 @@ from queues.core.policy import Policy
 from queues.core.preemption.wording import eviction
 from queues.core.quantities import fits, left, total
 from queues.core.reasons import Code, Reason
-from queues.core.records import Claim, QueueRecord, Standing, WorkloadRecord
+from queues.core.records import NO_PROGRESS, Claim, QueueRecord, Standing, WorkloadRecord
 from queues.core.refusals import Misfit
 from queues.core.state import State
 from queues.core.strategy import chosen
@@ -192,7 +192,7 @@ class _Cycle:
             if not self._park_behind(entry, self._fits_still) and not self.state.waiting.resume(
                 queue, record.group, is_late=True
             ):
-                record.progress = {}  # others were faster: every flavor is to be looked at again
+                record.progress = NO_PROGRESS  # others were faster: every flavor is to be looked at again
             return
         assert queue.spec is not None  # noqa: S101
         assignments = entry.pod_set_assignments()
@@ -250,7 +250,7 @@ class _Cycle:
         claim = Claim(record, entry.pod_set_assignments(), entry.assignment.usage, victims)
         books.claim(claim)
         self.state.waiting.stand(queue, None)
-        record.progress = {}
+        record.progress = NO_PROGRESS
         self._note_change(entry)
         self.state.waiting.reorder(record)
         self._park(entry, waits_for(entry.assignment, len(victims)), None)
@@ -286,7 +286,7 @@ class _Cycle:
         """Whoever keeps a gate closed decides when others may be evicted; until then nothing is kept for it."""
         record = entry.record
         self._give_up_claim(record)
-        record.progress = {}
+        record.progress = NO_PROGRESS
         reason = Reason(
             Code.WAITING_FOR_QUOTA,
             f"Others would have to be evicted, which closed preemption gates do not allow: "
@@ -325,7 +325,7 @@ class _Cycle:
         lacks = None
         if watch is not None:
             lacks = lacks_of(record, entry.queue, entry.assignment, self.strategy.prospect)
-        record.progress = {}
+        record.progress = NO_PROGRESS
         reason, misfit = entry.reason(), entry.misfit
         if misfit is not None:
             self.state.reservations.has_no_place(record, self.now)

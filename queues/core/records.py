@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from queues.core.accounts import Account
 from queues.core.demand import Placed, Shape
@@ -57,6 +57,10 @@ class Stage(Enum):
 #: Bound once, for these are asked for with every event: see `fungibility`.
 HOLDING, QUEUED, BACKING_OFF, BARRED, HELD = Stage
 
+#: Shared by all that have none, for there are many of them: what a record has is replaced, and never changed in place.
+NO_CHARGES: Final[dict[FlavorResource, int]] = {}
+NO_PROGRESS: Final[dict[tuple[int, int], int]] = {}
+
 
 class WorkloadRecord:
     """`workload` is the last that the shell told; `admission` and `evicted` include what was decided since.
@@ -77,7 +81,7 @@ class WorkloadRecord:
         self.evicted = False
         self.ready = False
         #: What it is charged in `holder`, and what it takes of nodes, as charged.
-        self.charges: dict[FlavorResource, int] = {}
+        self.charges: dict[FlavorResource, int] = NO_CHARGES
         self.placed: tuple[tuple[FlavorName, Placed], ...] = ()
         self.holder: QueueRecord | None = None
         #: The ClusterQueue that it waits in, and the LocalQueue that counts it.
@@ -88,7 +92,7 @@ class WorkloadRecord:
         self.entry = 0
         self.shape: Shape = ()
         self.group: Group | None = None
-        self.progress: dict[tuple[int, int], int] = {}
+        self.progress: dict[tuple[int, int], int] = NO_PROGRESS
         self.reason: Reason | None = None
         self.told: Reason | None = None
         self.claim: Claim | None = None

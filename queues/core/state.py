@@ -34,7 +34,7 @@ from queues.core.model import (
 from queues.core.past import PastUse
 from queues.core.policy import Policy
 from queues.core.readings import Readings
-from queues.core.records import HELD, HOLDING, QUEUED, Activity, QueueRecord, WorkloadRecord
+from queues.core.records import HELD, HOLDING, NO_PROGRESS, QUEUED, Activity, QueueRecord, WorkloadRecord
 from queues.core.reservations import Reservations
 from queues.core.second_pass import SecondPass
 from queues.core.tree import Node
@@ -184,7 +184,7 @@ class State(Readings):
         record.stage = HOLDING
         record.evicted = False
         record.told = None
-        record.progress = {}
+        record.progress = NO_PROGRESS
         self.books.hold(record, admission)
         self.waiting.started(record)
         self.past.entered(record)

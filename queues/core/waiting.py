@@ -18,7 +18,17 @@ from queues.core.model import FlavorResource, Timestamp, Uid
 from queues.core.order import Group
 from queues.core.preemption.candidates import may_evict
 from queues.core.reasons import Code, Reason
-from queues.core.records import BACKING_OFF, BARRED, HELD, HOLDING, QUEUED, QueueRecord, Standing, WorkloadRecord
+from queues.core.records import (
+    BACKING_OFF,
+    BARRED,
+    HELD,
+    HOLDING,
+    NO_PROGRESS,
+    QUEUED,
+    QueueRecord,
+    Standing,
+    WorkloadRecord,
+)
 from queues.core.shelves import Shelves, Ticket, Turn, TurnOf, tickets_of
 from queues.core.tree import Node
 
@@ -81,7 +91,7 @@ class Waiting:
         shape = shape_of(record.workload)
         if shape != record.shape:
             record.shape = shape
-            record.progress = {}
+            record.progress = NO_PROGRESS
         if not queue.is_active:
             record.reason = inactive_reason(queue)
         self.push(record, queue)
@@ -187,7 +197,7 @@ class Waiting:
         for group in queue.order.groups.values():
             head = group.head()
             if head is not None:
-                head.progress = {}
+                head.progress = NO_PROGRESS
             queue.order.wake(group)
         if queue.is_active:
             self.active[queue] = None
@@ -323,7 +333,7 @@ class Waiting:
             queue.order.wake(group)
             head = group.head()
             if head is not None:
-                head.progress = {}
+                head.progress = NO_PROGRESS
             if queue.is_active:
                 self.active[queue] = None
 
