@@ -111,6 +111,13 @@ def inspection(kubeconfig: str | None, config: str | None, verbose: bool) -> Non
     "--listen", default="127.0.0.1:0", show_default=True, help="Where the webhook listens; port 0: any free one."
 )
 @click.option("--dir", "folder", type=click.Path(file_okay=False), help="Keeps the CA, the address and the journal.")
+@click.option(
+    "--work-as",
+    metavar="KUBECONFIG",
+    type=click.Path(dir_okay=False),
+    help="Whose rights the processes have once all is installed, such as the shipped ServiceAccount's."
+    " Default: --kubeconfig.",
+)
 @click.option("--ready-file", type=click.Path(dir_okay=False), help="Is touched when everything answers.")
 @click.option("--remove", is_flag=True, help="Take the webhook configurations and policies away, and end.")
 @click.option(
@@ -124,6 +131,7 @@ def dev(  # noqa: PLR0913, PLR0917  # one for each option
     without: tuple[str, ...],
     listen: str,
     folder: str | None,
+    work_as: str | None,
     ready_file: str | None,
     remove: bool,
     rotate: bool,
@@ -141,6 +149,7 @@ def dev(  # noqa: PLR0913, PLR0917  # one for each option
             config,
             listen=listen,
             folder=folder,
+            work_as=work_as,
             ready_file=ready_file,
             verbose=verbose,
             only=only,

@@ -60,18 +60,19 @@ class Place:
         return f"https://{host}:{self.port}"
 
 
-def run(
+def run(  # noqa: PLR0913  # one for each option
     kubeconfig: str | None,
     config: str | None,
     *,
     listen: str,
     folder: str | None,
+    work_as: str | None,
     ready_file: str | None,
     verbose: bool,
     only: str | None = None,
     without: Sequence[str] = (),
 ) -> None:
-    """Until SIGTERM or SIGINT."""
+    """Until SIGTERM or SIGINT. `kubeconfig` is that of who installs, `work_as` that of the processes, if another."""
     logs.configure("dev", verbose=verbose)
     with told():
         settings = narrowed(load(config), only)
@@ -86,7 +87,8 @@ def run(
         path.write_text(dump(effective), encoding="utf-8")
         os.environ[IDENTITY] = _identity(state)
         os.environ[PUBLISHED_ELSEWHERE] = "yes"
-        tree = Tree(effective, child_options(kubeconfig, str(path), verbose=verbose), passed_on(None, without))
+        options = child_options(work_as or kubeconfig, str(path), verbose=verbose)
+        tree = Tree(effective, options, passed_on(None, without))
         session = Session(effective, place, tree, Path(ready_file) if ready_file else None)
         with told():
             asyncio.run(until_told(lambda stop: session.run(stop, kubeconfig)))

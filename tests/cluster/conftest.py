@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cluster import account
 from tests.cluster import town as towns
 from tests.cluster.town import Town
 from tests.controlplane.cluster import Api, ControlPlane
@@ -21,9 +23,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """A control plane for this module. `CONTROL_PLANE = {"controllers": [...], "scheduler": True, "kwok": True}` in the
-    module asks for more than an API server: the keyword arguments of `tests.controlplane.cluster.control_plane`."""
-    with running(**getattr(request.module, "CONTROL_PLANE", {})) as plane:
+    module asks for more than an API server: the keyword arguments of `tests.controlplane.cluster.control_plane`.
+
+    Muster may ask for nothing that its ServiceAccount has no right to, but for what the module says it is refused by a
+    regular expression, EXPECTED_REFUSALS."""
+    wanted = dict(getattr(request.module, "CONTROL_PLANE", {}))
+    wanted["api_args"] = (*account.AUDITED, *wanted.get("api_args", ()))
+    with running(**wanted) as plane:
         yield plane
+        expected = getattr(request.module, "EXPECTED_REFUSALS", None)
+        assert [each for each in account.refused(plane) if expected is None or not re.search(expected, each)] == []
 
 
 @pytest.fixture(scope="module")

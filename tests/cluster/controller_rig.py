@@ -16,11 +16,12 @@ from admission.kube.client import connect
 from admission.resources import webhook_config
 from admission.settings import Settings
 from admission.settings.configuration import LeaderElection
+from tests.cluster.account import NAMESPACE, kubeconfig_of_muster
 from tests.controlplane.cluster import KUEUE, Api, ControlPlane, eventually
 
 Object = dict[str, Any]
 
-SETTINGS = Settings(namespace="kueue-system", leader_election=LeaderElection(leader_elect=False))
+SETTINGS = Settings(namespace=NAMESPACE, leader_election=LeaderElection(leader_elect=False))
 
 
 def install_crds(plane: ControlPlane) -> None:
@@ -85,7 +86,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(plane: ControlPlane, settings: Settings = SETTINGS, journal: Any = None) -> Iterator[Running]:
-    controller = Running(plane.kubeconfig, settings, journal).start()
+    controller = Running(kubeconfig_of_muster(plane), settings, journal).start()
     try:
         yield controller
     finally:

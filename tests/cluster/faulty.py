@@ -23,6 +23,7 @@ import yaml
 from aiohttp import web
 
 from admission import tls
+from tests.cluster.account import kubeconfig_of_muster
 from tests.controlplane.cluster import ControlPlane
 
 _PASSED_ON = ("Authorization", "Content-Type", "Accept")
@@ -97,7 +98,7 @@ class Faulty:
         self._thread.start()
         assert self._started.wait(20)
         authority = base64.b64encode(held.authorities).decode()
-        config = yaml.safe_load(Path(plane.kubeconfig).read_text())
+        config = yaml.safe_load(Path(kubeconfig_of_muster(plane)).read_text())
         config["clusters"][0]["cluster"] = {"server": self.server, "certificate-authority-data": authority}
         self.kubeconfig = str(folder / "kubeconfig")
         Path(self.kubeconfig).write_text(yaml.safe_dump(config))

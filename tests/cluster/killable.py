@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from tests.cluster.account import NAMESPACE, kubeconfig_of_muster
 from tests.controlplane.cluster import ControlPlane
 
 ROOT = Path(__file__).parents[2]
@@ -24,13 +25,14 @@ class Killable:
         configuration = {
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
             "kind": "Configuration",
+            "namespace": NAMESPACE,
             "leaderElection": {"leaderElect": False},
             "metrics": {"bindAddress": "0"},
             "integrations": {"frameworks": ["batch/job", "pod"]},
             "muster": {"journal": {"url": f"sqlite:///{folder}/journal.db"}, "stateDir": str(folder)},
         }
         self.config.write_text(yaml.safe_dump(configuration))
-        self.kubeconfig = plane.kubeconfig
+        self.kubeconfig = kubeconfig_of_muster(plane)
         self.log = (folder / "controller.log").open("ab")
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -22,6 +22,7 @@ from typing import Any, Self
 import requests
 import yaml
 
+from tests.cluster.account import with_token
 from tests.controlplane.cluster import ApiError, ControlPlane, free_port
 
 Object = dict[str, Any]
@@ -186,13 +187,9 @@ class Kubelet:
 
     def _credentials(self, pod: Object, folder: Path) -> Path:
         """A kubeconfig with a token of the pod's own service account."""
-        path = self.api.path("ServiceAccount", self.namespace, pod["spec"]["serviceAccountName"], "token")
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        token = self.api.request("POST", path, request)["status"]["token"]
-        config = yaml.safe_load(Path(self.kubeconfig).read_text())
-        config["users"][0]["user"] = {"token": token}
         made = folder / "kubeconfig"
-        made.write_text(yaml.safe_dump(config))
+        account = pod["spec"]["serviceAccountName"]
+        made.write_text(with_token(self.api, self.kubeconfig, self.namespace, account))
         return made
 
     # ---- what others are told

@@ -24,6 +24,7 @@ import yaml
 
 from admission import lifeline, tls
 from admission.commands.surroundings import PUBLISHED_ELSEWHERE
+from tests.cluster.account import NAMESPACE, kubeconfig_of_muster
 from tests.controlplane.cluster import ControlPlane, eventually, free_port
 
 ROOT = Path(__file__).parents[2]
@@ -42,12 +43,12 @@ class Replica:
         self.folder, self.log = folder, folder / "log"
         self.port, self.health, self.metrics, self.inspection = (free_port() for _ in range(4))
         tls.write_files(folder / "serving", held)
-        self.kubeconfig = kubeconfig or plane.kubeconfig
+        self.kubeconfig = kubeconfig or kubeconfig_of_muster(plane)
         self.settings = folder / "settings.yaml"
         body = {
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
             "kind": "Configuration",
-            "namespace": "kueue-system",
+            "namespace": NAMESPACE,
             "webhook": {"host": "127.0.0.1", "port": self.port, "certDir": str(folder / "serving")},
             "internalCertManagement": {"enable": False},
             "metrics": {"bindAddress": f"127.0.0.1:{self.metrics}"},

@@ -23,6 +23,7 @@ import yaml
 
 from admission import tls
 from admission.commands.surroundings import PUBLISHED_ELSEWHERE
+from tests.cluster.account import NAMESPACE, kubeconfig_of_muster
 from tests.controlplane.cluster import ApiError, ControlPlane, eventually, free_port
 
 pytestmark = pytest.mark.cluster
@@ -43,6 +44,7 @@ class Run:
         self.settings = {
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
             "kind": "Configuration",
+            "namespace": NAMESPACE,
             "webhook": {"host": "127.0.0.1", "port": self.webhook, "certDir": str(self.certificates)},
             "internalCertManagement": {"enable": False},
             "metrics": {"bindAddress": f"127.0.0.1:{self.metrics}"},
@@ -57,7 +59,7 @@ class Run:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: str = "run", *more: str) -> None:
-        arguments = [command, "--kubeconfig", self.plane.kubeconfig, "--config", str(self.file), *more]
+        arguments = [command, "--kubeconfig", kubeconfig_of_muster(self.plane), "--config", str(self.file), *more]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "admission.cli", *arguments],
@@ -167,7 +169,7 @@ def test_the_end_comes_in_order_and_in_time(run: Run) -> None:
     eventually(run.is_ready, seconds=60)
 
     def holder() -> str:
-        lease = run.plane.api.find("Lease", "c1f6bfd2.kueue.x-k8s.io", "kueue-system") or {"spec": {}}
+        lease = run.plane.api.find("Lease", "c1f6bfd2.kueue.x-k8s.io", NAMESPACE) or {"spec": {}}
         return str(lease["spec"].get("holderIdentity") or "")
 
     eventually(holder, seconds=30)  # who waits to lead is ready too

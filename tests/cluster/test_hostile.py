@@ -15,6 +15,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
+from tests.cluster.account import kubeconfig_of_muster
 from tests.cluster.controller_rig import SETTINGS, Running
 from tests.cluster.faulty import sample
 from tests.cluster.town import GPU, GROUP, QUEUE, TOTAL, condition, gates, is_true, job, kueue, pod
@@ -47,7 +48,7 @@ def running(control_plane: ControlPlane, webhook: WebhookProcess) -> Iterator[Ru
     import msgspec
 
     settings = msgspec.structs.replace(SETTINGS, integrations=webhook.settings.integrations)
-    controller = Running(control_plane.kubeconfig, settings).start()
+    controller = Running(kubeconfig_of_muster(control_plane), settings).start()
     yield controller
     controller.stop()
 

@@ -20,6 +20,7 @@ import requests
 from queues.journal import migrate
 from queues.journal.entries import Kind, Owner, WorkloadState
 from queues.journal.writer import Journal
+from tests.cluster.account import kubeconfig_of_muster
 from tests.controlplane.cluster import Api, ApiError, Authority, ControlPlane, eventually, free_port
 from tests.unit.inspection.certificates import serving_certificate
 from tests.unit.journal.rows import decision, local_queue, queue, started, workload
@@ -83,7 +84,7 @@ def inspection(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
     port = free_port()
     log = (folder / "log").open("wb")
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, url, control_plane.kubeconfig, f"127.0.0.1:{port}", str(folder)],
+        [sys.executable, "-c", PROGRAM, url, kubeconfig_of_muster(control_plane), f"127.0.0.1:{port}", str(folder)],
         stdout=log,
         stderr=log,
     )
@@ -108,7 +109,7 @@ def inspection(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
 def aggregated(control_plane: ControlPlane, api: Api, inspection: Inspection) -> Inspection:
     """The API server passes both groups on, and everyone has the rights of this module."""
     for namespace in ("muster-system", "team-a", "team-b"):
-        api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     # A name for this machine: the aggregator refuses Endpoints on loopback, and there is no proxy for services here.
     api.create(
         {

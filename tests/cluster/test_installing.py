@@ -29,6 +29,9 @@ from tests.helm import build
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
+#: Uninstalling takes its rights from it while it still runs.
+EXPECTED_REFUSALS = "."
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "operations"
 NAMESPACE = "muster-system"

@@ -17,6 +17,7 @@ import pytest
 from admission.api.job_kinds import JOB_KINDS
 from admission.settings import Integrations, WaitForPodsReady
 from tests.cluster import custom_kinds
+from tests.cluster.account import kubeconfig_of_muster
 from tests.cluster.controller_rig import SETTINGS, Running
 from tests.cluster.webhook_process import WebhookProcess, serving
 from tests.controlplane.cluster import KUEUE, Api, ApiError, ControlPlane, eventually
@@ -65,7 +66,7 @@ def muster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
         settings = msgspec.structs.replace(
             SETTINGS, integrations=INTEGRATIONS, feature_gates=GATES, wait_for_pods_ready=WaitForPodsReady()
         )
-        controller = Running(control_plane.kubeconfig, settings).start()
+        controller = Running(kubeconfig_of_muster(control_plane), settings).start()
         try:
             yield webhook
         finally:

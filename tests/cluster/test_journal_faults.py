@@ -24,6 +24,7 @@ from admission.commands.memory import Memory
 from admission.settings import Journal, Muster, Settings
 from queues.journal.database import open_database
 from queues.journal.models import DecisionRecord
+from tests.cluster.account import kubeconfig_of_muster
 from tests.cluster.controller_rig import (
     SETTINGS,
     Running,
@@ -68,7 +69,7 @@ class Case:
     def __init__(self, plane: ControlPlane, url: str, name: str, capacity: int = 100_000) -> None:
         self.api, self.url, self.name = plane.api, url, name
         self.memory = Memory(settings(url, capacity))
-        self.running = Running(plane.kubeconfig, settings(url, capacity), self.memory)
+        self.running = Running(kubeconfig_of_muster(plane), settings(url, capacity), self.memory)
         self.api.create(cluster_queue(name, 1000))
         self.api.create(local_queue(name, name))
         self._made = 0

@@ -33,7 +33,7 @@ _names = itertools.count()
 SETTINGS: Settings = parse("""
 apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
-namespace: kueue-system
+namespace: muster-system
 leaderElection: {leaderElect: false}
 integrations: {frameworks: [batch/job, pod]}
 muster: {controller: {sweepPeriod: 1s}}

@@ -20,6 +20,7 @@ import requests
 
 from admission.settings import Integrations, Settings
 from admission.webhook.configuration import ByUrl
+from tests.cluster.account import NAMESPACE
 from tests.cluster.replicas import DURATION, LEASE, RETRY, Balancer, Replica, balancer, certificates
 from tests.cluster.steady_load import QUOTA, Admissions, Load, judge, team, workload
 from tests.cluster.test_kills import none
@@ -47,14 +48,14 @@ class Pair:
         for each in self.replicas:
             each.wait_ready()
         front.backends = [each.port for each in self.replicas]
-        settings = Settings(namespace="kueue-system", integrations=Integrations(frameworks=("batch/job", "pod")))
+        settings = Settings(namespace=NAMESPACE, integrations=Integrations(frameworks=("batch/job", "pod")))
         install_callers(plane.api, settings, ByUrl(f"https://127.0.0.1:{front.port}", self.held.authorities))
 
     def another(self) -> Replica:
         return Replica(self.plane, self.folder / f"replica-{len(list(self.folder.iterdir()))}", self.held).start()
 
     def holder(self) -> str:
-        lease = self.plane.api.find("Lease", LEASE, "kueue-system")
+        lease = self.plane.api.find("Lease", LEASE, NAMESPACE)
         return str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
 
     def leader(self) -> Replica:

@@ -23,6 +23,7 @@ ACCOUNT = f"system:serviceaccount:{NAMESPACE}:muster"
 #: The machine may be busy with other tests.
 eventually = partial(soon, seconds=30)
 GROUPS = ["system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"]
+EXPECTED_REFUSALS = "somebody-elses"
 CONTROL_PLANE = {"users": {ACCOUNT: GROUPS}, "controllers": ["job-controller", "garbage-collector-controller"]}
 
 

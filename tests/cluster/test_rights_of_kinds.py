@@ -6,7 +6,6 @@ conflict, as when somebody else was faster: what is read again then belongs to t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import yaml
 from admission.api.job_kinds import JOB_KINDS
 from admission.resources import webhook_config
 from admission.settings.problems import FRAMEWORKS
-from tests.cluster import custom_kinds
+from tests.cluster import account, custom_kinds
 from tests.cluster.faulty import Answer, Asked, Fault, Faulty, faulty
 from tests.cluster.kubelet import Kubelet, own_address
 from tests.cluster.test_serving_kinds import crd as leader_worker_sets
@@ -35,11 +34,7 @@ NAMESPACE = "muster-system"
 CHECKS = "example.com/checks"
 CONTROL_PLANE: dict[str, Any] = {
     "controllers": ["garbage-collector-controller", "statefulset-controller"],
-    "api_args": [
-        "--enable-aggregator-routing=true",
-        f"--audit-policy-file={ROOT / 'tests' / 'controlplane' / 'audit.yaml'}",
-        "--audit-log-path=-",
-    ],
+    "api_args": ["--enable-aggregator-routing=true"],
 }
 Object = dict[str, Any]
 
@@ -256,11 +251,6 @@ def suspended(job_: Object) -> bool:
 # ------------------------------------------------------------------ the calls
 
 
-def calls(plane: ControlPlane) -> list[Object]:
-    log = (plane.folder / "logs" / "kube-apiserver.log").read_text(errors="replace")
-    return [json.loads(line) for line in log.splitlines() if line.startswith('{"kind":"Event","apiVersion":"audit')]
-
-
 def asked(events: list[Object]) -> set[Call]:
     found = set()
     for each in events:
@@ -282,16 +272,6 @@ def shipped() -> set[Call]:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-
-
-def refused(plane: ControlPlane) -> list[str]:
-    return sorted(
-        {
-            f"{each['verb']} {each['requestURI']}: {each['responseStatus'].get('message')}"
-            for each in calls(plane)
-            if each.get("responseStatus", {}).get("code") == 403
-        }
-    )
 
 
 def test_all_kinds_live_with_the_rights_that_are_shipped(control_plane: ControlPlane, installed: Installed) -> None:
@@ -346,10 +326,10 @@ def test_all_kinds_live_with_the_rights_that_are_shipped(control_plane: ControlP
         lambda: not [e for e in api.list("ValidatingAdmissionPolicy") if "custom" in e["metadata"]["name"]],
         "policies go",
     )
-    assert refused(control_plane) == []
+    assert account.refused(control_plane) == []
 
 
 def test_no_right_is_shipped_that_nobody_uses(control_plane: ControlPlane, installed: Installed) -> None:
-    used = asked(calls(control_plane))
+    used = asked(account.calls(control_plane))
     unused = [f"{call.verb} {call.resource}.{call.group}" for call in sorted(shipped() - used)]
     assert unused == [], "\n".join(unused)

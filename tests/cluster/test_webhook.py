@@ -138,7 +138,7 @@ def test_owners_are_not_believed_from_a_tenant(tenant: Api, ns: str, kind: str) 
 
 def test_exempt_and_own_namespaces_are_left_alone(control_plane: ControlPlane, webhook: WebhookProcess) -> None:
     for name in ("gpu-operator", "muster-system"):
-        control_plane.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        control_plane.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         assert gates(control_plane.api.create(pod(name, limits={GPU: "1"}))) == []
     assert gates(control_plane.api.create(pod("kube-system", {QUEUE: "q"}, limits={GPU: "1"}))) == []
 

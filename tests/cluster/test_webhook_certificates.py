@@ -238,6 +238,8 @@ def test_the_process_keeps_its_own_certificates(
         internal_cert_management=InternalCertManagement(),
         webhook=Webhook(port=port, cert_dir=str(webhook.folder / "own")),
     )
+    # Muster may not make Secrets: this one is installed empty.
+    installed.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": NAMESPACE}})
     webhook.start()
     (bundle,) = eventually(lambda: authorities(installed), seconds=20)
     context = ssl.create_default_context(cadata=base64.b64decode(bundle).decode())

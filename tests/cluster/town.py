@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from admission import lifeline
+from tests.cluster.account import NAMESPACE, kubeconfig_of_muster
 from tests.controlplane.cluster import KUEUE, Api, ControlPlane, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +48,7 @@ CONTROLLERS = [
 SETTINGS = {
     "apiVersion": "config.kueue.x-k8s.io/v1beta2",
     "kind": "Configuration",
+    "namespace": NAMESPACE,
     "integrations": {"frameworks": ["batch/job", "pod"]},
 }
 
@@ -66,7 +68,8 @@ class Muster:
     def start(self) -> None:
         self.ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "admission.cli", "dev", "--kubeconfig", self.plane.kubeconfig]
-        command += ["--config", str(self.folder / "configuration.yaml"), "--dir", str(self.folder)]
+        command += ["--work-as", kubeconfig_of_muster(self.plane), "--dir", str(self.folder)]
+        command += ["--config", str(self.folder / "configuration.yaml")]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--ready-file", str(self.ready)], stdout=log, stderr=log, cwd=ROOT

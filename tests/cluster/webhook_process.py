@@ -19,10 +19,10 @@ from admission import tls
 from admission.settings import Integrations, Settings, dump
 from admission.settings.configuration import InternalCertManagement, Webhook
 from admission.webhook.configuration import ByUrl, Reached, manifests
+from tests.cluster.account import NAMESPACE, kubeconfig_of_muster
 from tests.controlplane.cluster import Api, ApiError, ControlPlane, eventually, free_port
 
 CRDS = Path(__file__).parents[2] / "webhook-config" / "crds"
-NAMESPACE = "muster-system"
 
 _PROGRAM = """
 import sys
@@ -63,7 +63,7 @@ class WebhookProcess:
         with (self.folder / "webhook.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-c", _PROGRAM, str(config), self.plane.kubeconfig, str(self.ready)),
+                    *(sys.executable, "-c", _PROGRAM, str(config), kubeconfig_of_muster(self.plane), str(self.ready)),
                     "publishes" if publishes else "answers",
                 ],
                 stdout=log,

@@ -107,6 +107,8 @@ class ControlPlane:
             self.tokens[user], self._groups[user] = uuid.uuid4().hex, groups
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._commands: dict[str, list[str]] = {}
+        #: From when to when it was not ready after a restart: until then it may not know all roles yet.
+        self.restarts: list[tuple[dt.datetime, dt.datetime]] = []
         self.server = f"https://127.0.0.1:{free_port()}"
         self.etcd = f"http://127.0.0.1:{free_port()}"
 
@@ -225,10 +227,12 @@ class ControlPlane:
 
     def restart(self, name: str) -> None:
         """The same program with the same flags and data again; killed, for an API server drains for a minute."""
+        began = dt.datetime.now(dt.UTC)
         self.kill(name)
         self._run(name)
         if name in {"etcd", "kube-apiserver"}:
             self.wait_ready()
+            self.restarts.append((began, dt.datetime.now(dt.UTC)))
 
     def check(self) -> None:
         for name, process in self.processes.items():
