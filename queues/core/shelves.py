@@ -35,22 +35,32 @@ class Ticket:
     `turn` is the latest by which it stands on any shelf: each shelf finds out anew when it matters.
     """
 
-    __slots__ = ("behind", "group", "lacks", "queue", "turn")
+    __slots__ = ("_behind", "_tidy_at", "entries", "group", "lacks", "queue", "turn")
 
     def __init__(self, group: Group, queue: QueueRecord, lacks: Lacks) -> None:
         self.group = group
         self.queue = queue
         self.lacks = lacks
         self.turn = NO_TURN
+        #: By shelf, and the usage at most: which of its entries counts. It has been put elsewhere since the others.
+        self.entries: dict[tuple[Shelf, int], int] = {}
         #: Who was put back because of this one, on which shelf, and up to which usage it would do.
-        self.behind: list[tuple[Shelf, int, Ticket]] = []
+        self._behind: dict[tuple[Shelf, int, Ticket], None] = {}
+        self._tidy_at = _SLACK
 
     def let_go(self) -> None:
         """Whoever stands behind may come first from now on."""
-        behind, self.behind = self.behind, []
+        behind, self._behind = self._behind, {}
         for shelf, most, ticket in behind:
             if ticket.is_valid:
                 shelf.put(most, ticket)
+
+    def keep_back(self, shelf: Shelf, most: int, ticket: Ticket) -> None:
+        """Until this one is let go, that one need not be asked there."""
+        if len(self._behind) >= self._tidy_at:
+            self._behind = {each: None for each in self._behind if each[2].is_valid}
+            self._tidy_at = 2 * len(self._behind) + _SLACK
+        self._behind[shelf, most, ticket] = None
 
     @property
     def is_valid(self) -> bool:
@@ -107,7 +117,7 @@ _ALWAYS: Final = -1
 
 
 class Shelf:
-    """Who waits for one account. Whoever comes forward, or is filed anew, is out of date here and dropped in time.
+    """Who waits for one account. Whoever comes forward, or is put elsewhere, is out of date here and dropped in time.
 
     They stand in heaps by their turns, one for each amount that they want. Who stands behind another of the same queue
     is put back: into a heap of those who are not asked as long as the usage is low enough for that one as well.
@@ -136,6 +146,7 @@ class Shelf:
             insort(self._keys, key)
         self._size += 1
         self._serial += 1
+        ticket.entries[self, key[0]] = self._serial
         heappush(heap, (ticket.turn, self._serial, ticket))
 
     def next(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> _Found:
@@ -165,7 +176,7 @@ class Shelf:
             most, above = keys[index]
             heap = self._heaps[most, above]
             while above < usage and heap and (found is None or heap[0][0] < found[0]):
-                if not self._has_fresh_top(heap, turn_of):
+                if not self._has_fresh_top(heap, most, turn_of):
                     continue
                 turn, _, ticket = heap[0]
                 if found is not None and turn >= found[0]:
@@ -182,15 +193,15 @@ class Shelf:
         if found is not None:
             for key in keys[bisect_left(keys, (wanted, _ALWAYS)) : bisect_left(keys, (wanted + 1, _ALWAYS))]:
                 heap = self._heaps[key]
-                if self._has_fresh_top(heap, turn_of) and heap[0][0] < found[0]:
+                if self._has_fresh_top(heap, wanted, turn_of) and heap[0][0] < found[0]:
                     found = heap[0][0], heap[0][2]
         return found, [entry[2] for _, entry in passed]
 
-    def _has_fresh_top(self, heap: _Heap, turn_of: TurnOf) -> bool:
+    def _has_fresh_top(self, heap: _Heap, most: int, turn_of: TurnOf) -> bool:
         """Have somebody at the top whose turn is what it says. Turns that come earlier now were filed again."""
         while heap:
             turn, serial, ticket = heap[0]
-            if not ticket.is_valid:
+            if not ticket.is_valid or ticket.entries[self, most] != serial:
                 heappop(heap)
                 self._size -= 1
                 continue
@@ -208,14 +219,16 @@ class Shelf:
             return False
         self._size -= 1
         self._push((most, above), ticket)  # further on than where is being looked
-        first.behind.append((self, most, ticket))
+        first.keep_back(self, most, ticket)
         return True
 
     def _tidy(self) -> None:
         """Leave out what is out of date. Cost: what was put in since the last time."""
         self._size = 0
         for key in list(self._heaps):
-            heap = [entry for entry in self._heaps[key] if entry[2].is_valid]
+            heap = [
+                entry for entry in self._heaps[key] if entry[2].is_valid and entry[2].entries[self, key[0]] == entry[1]
+            ]
             if heap:
                 heapify(heap)
                 self._heaps[key] = heap

@@ -112,7 +112,9 @@ def _check_shelves(state: State) -> None:
         for account, shelf in shelves.items():
             assert shelf._keys == sorted(shelf._heaps)
             for key, heap in shelf._heaps.items():
-                for turn, _, ticket in heap:
+                for turn, serial, ticket in heap:
+                    if ticket.entries[shelf, key[0]] != serial:
+                        continue
                     filed.setdefault((account, ticket), []).append(key)
                     is_to_be_hastened = ticket.queue in books.freed or ticket.queue in books.lightened
                     if ticket.is_valid and not is_to_be_hastened:
@@ -123,11 +125,10 @@ def _check_shelves(state: State) -> None:
         for ticket in tickets if queue.is_active else ():
             for account, most in ticket.lacks.ceilings:
                 above = [each for at_most, each in filed[account, ticket] if at_most == most]
-                is_asked = any(each < account.usage for each in above)
-                assert above
+                assert len(above) == 1
                 assert (
                     account.usage > most
-                    or is_asked
+                    or above[0] < account.usage
                     or any(other.may_come and other.place < ticket.place for other in tickets)
                 )
 

@@ -57,6 +57,37 @@ def test_in_each_round_a_queue_has_one_turn(play):
     assert admitted(made.run()) == ["b1", "a1"]
 
 
+def test_who_is_put_back_again_and_again_stands_there_once(play):
+    """`low` never comes forward: a pair or a three always goes before it, each on a shelf of its own."""
+    made = play().queues(cluster_queue("a").gpus(12))
+    names: list[str] = []
+
+    def submit(kind: str) -> None:
+        names.append(f"{kind}{len(names)}")
+        one = workload(names[-1]).queue("a").priority(9).at(float(len(names)))
+        made.submit(one.gpus(3) if kind == "three" else one.gang(2))
+
+    for kind in ("three", "three", "pair", "pair", "pair"):
+        submit(kind)
+    made.run()
+    made.submit(workload("low").queue("a").gpus(2))
+    for kind in ("pair", "three") * 3:
+        submit(kind)
+    made.run()
+    for kind in ("three", "pair") * 200:
+        made.finish(next(name for name in names if name.startswith(kind) and name in made.holding()))
+        submit(kind)
+        made.run()
+    assert "low" in made.waiting()
+    entries = [
+        len(heap)
+        for shelves in made.state.waiting._shelves._of_tree.values()
+        for shelf in shelves.values()
+        for heap in shelf._heaps.values()
+    ]
+    assert sum(entries) < 100
+
+
 def test_a_newcomer_takes_its_turn_among_those_who_wait(play):
     made = play().queues(
         *[cluster_queue(name).cohort("c").gpus(1) for name in "ab"], cluster_queue("n").cohort("c").gpus(0)
