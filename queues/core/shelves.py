@@ -157,14 +157,17 @@ class Shelf:
         """
         return self._look(usage, turn_of, served)[0]
 
-    def next_again(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> _Found:
-        """The same, and when all were served already, they are no more from now on."""
+    def next_again(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> tuple[_Found, bool]:
+        """The same, and when all were served already, they are no more from now on.
+
+        And whether somebody is left here who has to let another of its queue come forward first, from another shelf.
+        """
         found, passed = self._look(usage, turn_of, served)
         if found is None and passed:
             for ticket in passed:
                 served.pop(ticket.queue, None)
-            found = self._look(usage, turn_of, served)[0]
-        return found
+            found, passed = self._look(usage, turn_of, served)
+        return found, bool(passed)
 
     def _look(self, usage: int, turn_of: TurnOf, served: dict[QueueRecord, None]) -> tuple[_Found, list[Ticket]]:
         """And who was passed over. Nobody's turn is earlier than it stands here."""
@@ -331,10 +334,11 @@ class Shelves:
         if found is None:
             accounts, shelves = self._fallen[root], self._of_tree.get(root, {})
             for account in list(accounts):
-                found = shelves[account].next_again(account.usage, turn_of, self._served)
+                found, is_left = shelves[account].next_again(account.usage, turn_of, self._served)
                 if found is not None:
                     break
-                del accounts[account]
+                if not is_left:
+                    del accounts[account]
         if found is None:
             return None
         ticket = found[1]

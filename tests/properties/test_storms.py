@@ -63,6 +63,7 @@ def test_promises_hold_in_long_histories(climate):
         pytest.param("flat, limits, two flavors", 1796092843, id="and in another flavor"),
         pytest.param("flat, limits, two flavors", 2000057, id="for the second time"),
         pytest.param("fair, deep, limits", 1796093184, id="and in a deep tree"),
+        pytest.param("flat, limits, two flavors", 1796106728, id="behind one that stands on another shelf"),
     ],
 )
 def test_storms_that_broke_a_promise_once(climate, seed):
