@@ -15,6 +15,7 @@ from admission.api.schema import Object, always
 
 INDEXED = "Indexed"
 JOB_COMPLETE = "Complete"
+JOB_SUSPENDED = "Suspended"
 JOB_FAILED = "Failed"
 
 

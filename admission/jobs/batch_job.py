@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from admission.api import names
-from admission.api.batch import INDEXED, JOB_COMPLETE, JOB_FAILED, Job
+from admission.api.batch import INDEXED, JOB_COMPLETE, JOB_FAILED, JOB_SUSPENDED, Job
 from admission.api.kueue import PodSet, Workload
-from admission.api.meta import TRUE, whole_number
+from admission.api.meta import TRUE, epoch, whole_number
 from admission.jobs.effects import Effect, Patch, Tell
 from admission.jobs.gang import Verdict
 from admission.jobs.injection import CannotStart, Directives, Injection, cleaned, injected
@@ -21,12 +21,15 @@ from admission.jobs.interface import Context, Outcome, Unit, UnitKey, units_of_c
 from admission.jobs.reconcile import abandoned
 from admission.jobs.shapes import shape
 from admission.jobs.single_jobs import SingleJob, lead
-from admission.jobs.statuses import holds_quota, merge_patch
+from admission.jobs.statuses import condition, holds_quota, merge_patch
 from admission.jobs.topology_requests import topology_request
 from admission.settings import Settings
 
 GROUP = "batch"
 KIND = "Job"
+#: Seconds that the Job controller may take to see that a Job was started.
+_ON_THEIR_WAY: Final = 3.0
+
 POD_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -92,12 +95,27 @@ class JobGang(SingleJob):
         status = self.job.status
         return status.active > 0 or bool(status.terminating)
 
+    def pods_may_follow(self, workload: Workload, now: float) -> float:
+        """The Job controller makes pods until it has seen that the Job is suspended again.
+
+        As long as it has not even told that the Job was started, the status does not say whether it is about to.
+        """
+        admitted = condition(workload, names.ADMITTED)
+        if not self.is_stopping or self.runs or self.job.status.start_time is not None or admitted is None:
+            return 0.0
+        since = epoch(admitted.last_transition_time)
+        for each in self.job.status.conditions:
+            told = each.last_transition_time if each.type == JOB_SUSPENDED and each.status == TRUE else None
+            if told is not None and epoch(told) > since:
+                return 0.0
+        return min(_ON_THEIR_WAY, max(0.0, since + _ON_THEIR_WAY - now))
+
     @property
     def verdict(self) -> Verdict | None:
-        for condition in self.job.status.conditions:
-            if condition.type in {JOB_COMPLETE, JOB_FAILED} and condition.status == TRUE:
-                success = condition.type == JOB_COMPLETE
-                message = condition.message or ("Job finished successfully" if success else "Job failed")
+        for each in self.job.status.conditions:
+            if each.type in {JOB_COMPLETE, JOB_FAILED} and each.status == TRUE:
+                success = each.type == JOB_COMPLETE
+                message = each.message or ("Job finished successfully" if success else "Job failed")
                 return Verdict(success, message)
         return None
 

@@ -75,6 +75,10 @@ class Gang(Protocol):
         """Whether pods still hold what they were given; quota is kept until they do not."""
         ...
 
+    def pods_may_follow(self, workload: Workload, now: float) -> float:
+        """For how many more seconds pods may still be made of it, though it is stopped and nothing is active."""
+        ...
+
     @property
     def verdict(self) -> Verdict | None: ...
 

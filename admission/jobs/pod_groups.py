@@ -169,6 +169,9 @@ class PodGroupGang:
         at_once = self.gives_back_at_once
         return any(pod_states.is_active(pod, self.facts.now, gives_back_at_once=at_once) for pod in self.facts.pods)
 
+    def pods_may_follow(self, workload: Workload, now: float) -> float:  # noqa: ARG002
+        return 0.0
+
     @property
     def verdict(self) -> Verdict | None:
         if not self.facts.has_ended:

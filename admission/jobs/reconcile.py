@@ -75,8 +75,10 @@ def reconcile(gang: Gang, workloads: tuple[Workload, ...], context: Context) -> 
     # 7. The Workload is being deleted: stop, and let it go once nothing runs. Step 10 makes a new one.
     if workload is not None and workload.metadata.is_deleting:
         stopping = gang.stop(workload, "WorkloadDeleted", "The workload is deleted")
-        going = () if stopping or gang.is_active else gang.restore(workload) or _let_go(workload)
-        return Outcome((*effects, *stopping, *going), tidied.requeue_after)
+        coming = gang.pods_may_follow(workload, context.now)
+        going = () if stopping or gang.is_active or coming else gang.restore(workload) or _let_go(workload)
+        again = _sooner(tidied, Outcome(requeue_after=coming or None))
+        return Outcome((*effects, *stopping, *going), again)
 
     # 8. (Jobs that put themselves on hold: none of the kinds here can.)
 
@@ -123,11 +125,13 @@ def _with_workload(gang: Gang, workload: Workload, tidied: Outcome, context: Con
     if is_evicted(workload) and holds_quota(workload):
         evicted = condition(workload, names.EVICTED)
         stopping = gang.stop(workload, names.EVICTED, evicted.message if evicted else "")
-        if not stopping and not gang.is_active:
+        coming = gang.pods_may_follow(workload, context.now)
+        if not stopping and not gang.is_active and not coming:
             observed = released(observed, context.now)
             stopping = gang.restore(workload)
             return Outcome((*effects, *status_patch(workload, observed), *stopping), tidied.requeue_after)
-        return Outcome((*effects, *stopping, *status_patch(workload, observed)), tidied.requeue_after)
+        again = _sooner(tidied, Outcome(requeue_after=coming or None))
+        return Outcome((*effects, *stopping, *status_patch(workload, observed)), again)
 
     # 14. Admitted: start what is not started.
     reports = status_patch(workload, observed)

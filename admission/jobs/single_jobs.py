@@ -54,6 +54,9 @@ class SingleJob(Gang):
     def waiting(self) -> tuple[Ref, ...]:
         return (self.ref,)
 
+    def pods_may_follow(self, workload: Workload, now: float) -> float:  # noqa: ARG002
+        return 0.0
+
     @property
     def namespace(self) -> str:
         return self.metadata.namespace

@@ -167,12 +167,35 @@ def test_requeued_at_once_only_after_some_evictions() -> None:
     assert world.status_of("Requeued") == "False"
 
 
-def test_job_without_pods_is_stopped_and_released_without_waiting() -> None:
+def test_quota_is_kept_while_pods_may_follow_of_which_the_status_does_not_speak_yet() -> None:
+    """The Job controller has not said that the Job was started: it may be making the first pods."""
     world = admitted()
     world.evict()
     world.settle()
+    assert world.get("Job", "j")["spec"]["suspend"]
+    assert world.status_of("QuotaReserved") == "True"
+    world.now = NOW + 2
+    world.settle()
+    assert world.status_of("QuotaReserved") == "True"
+    world.now = NOW + 3
+    world.settle()
     assert world.status_of("QuotaReserved") == "False"
     assert world.get("Job", "j")["spec"]["template"] == pod_template() | {"metadata": {"labels": {"app": "a"}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [pytest.param(1, "False", id="since it was admitted"), pytest.param(0, "True", id="perhaps before")],
+)
+def test_job_without_pods_is_released_once_its_controller_says_that_it_is_suspended(said: int, status: str) -> None:
+    world = admitted()
+    world.evict()
+    world.settle()
+    suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": ""}
+    conditions = [suspended | {"lastTransitionTime": stamp(said)}]
+    world.change("Job", "j", {"status": {"conditions": conditions}})
+    world.settle()
+    assert world.status_of("QuotaReserved") == status
 
 
 def test_evicted_before_it_was_started() -> None:
@@ -240,6 +263,7 @@ def test_completions_follow_parallelism_where_that_is_asked_for() -> None:
     world.settle()
     spec = world.get("Job", "j")["spec"]
     assert (spec["parallelism"], spec["completions"]) == (3, 3)
+    world.now = NOW + 3
     world.evict()
     world.settle()
     spec = world.get("Job", "j")["spec"]

@@ -10,7 +10,7 @@ from admission.api.decoding import convert
 from admission.jobs.batch_job import index_count
 from admission.settings import Settings
 from tests.unit.jobs.batch_jobs import running, stopped
-from tests.unit.jobs.builders import World, condition, flavor, job, pod_template, stamp
+from tests.unit.jobs.builders import NOW, World, condition, flavor, job, pod_template, stamp
 
 # ------------------------------------------------------------------ following the job
 
@@ -137,6 +137,7 @@ def test_deleted_workload_stops_the_job_and_comes_again() -> None:
     assert world.get("Job", "j")["spec"]["suspend"]
     assert world.wl["metadata"]["uid"] == uid, "quota is kept while pods run"
     stopped(world)
+    world.now = NOW + 3
     world.settle()
     assert world.wl["metadata"]["uid"] != uid
     assert world.get("Job", "j")["spec"]["template"] == pod_template()
