@@ -219,8 +219,8 @@ class Api:
                 time.sleep(0.2)
 
 
-def eventually(question: Callable[[], Any], *, seconds: float = 10, every: float = 0.05, message: str = "") -> Any:
-    """Asks until the answer is true and returns it; fails with the last answer."""
+def eventually(question: Callable[[], Any], *, seconds: float = 30, every: float = 0.05, message: str = "") -> Any:
+    """Asks until the answer is true and returns it; fails with the last answer. The machine may be busy."""
     deadline, last = time.monotonic() + seconds, None
     while True:
         try:
