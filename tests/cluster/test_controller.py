@@ -213,6 +213,8 @@ def test_everything_can_be_deleted_in_any_order(api: Api, watched: Watched, orde
     api.create(local_queue(name, name))
     api.create(workload(name, name))
     watched.admitted(name)
+    for kind in ("ClusterQueue", "ResourceFlavor"):  # there is no webhook here that would have set it from the start
+        eventually(lambda kind=kind: api.get(kind, name)["metadata"].get("finalizers"))
     for kind in order:
         api.delete(kind, name, "default" if kind == "LocalQueue" else None)
     eventually(lambda: watched.condition("ClusterQueue", name, "Active").get("reason") == "Terminating")
