@@ -29,9 +29,8 @@ demo: control-plane  ## A busy hour of a real GPU cluster, in small (KEEP=1 leav
 
 test: lint test-unit test-properties test-browser test-cluster  ## Everything
 
-# Modules side by side, one for each of two cores. Those against a control plane wait for a quarter of their time.
+# Modules side by side, one for each of two cores: most of their time is waiting.
 SIDE_BY_SIDE := -n 2 --dist loadfile
-THREE_SIDE_BY_SIDE := -n 3 --dist loadfile
 
 test-unit: $(READY)  ## Pure tests, in under a minute
 	$(BIN)/python -m pytest tests/unit $(SIDE_BY_SIDE)
@@ -43,7 +42,7 @@ test-browser: $(READY)  ## The pages in a real Chromium, where there is one (MUS
 	$(BIN)/python -m pytest tests/browser
 
 test-cluster: control-plane  ## Against a real control plane
-	$(BIN)/python -m pytest tests/cluster $(THREE_SIDE_BY_SIDE) --no-loadscope-reorder
+	$(BIN)/python -m pytest tests/cluster $(SIDE_BY_SIDE) --no-loadscope-reorder
 
 soak: control-plane  ## Invariants for millions of steps, and 50 kills during a run of 2,000 workloads
 	MUSTER_PROPERTIES=soak $(BIN)/python -m pytest tests/properties $(SIDE_BY_SIDE)
