@@ -47,7 +47,7 @@ class Running:
 
     def start(self) -> Running:
         self._thread.start()
-        eventually(lambda: self.error or (self.controller is not None and self.controller.is_synced), seconds=20)
+        eventually(lambda: self.error or (self.controller is not None and self.controller.is_synced))
         if self.error is not None:
             raise self.error
         return self
@@ -162,11 +162,11 @@ class Watched:
     def is_true(self, name: str, type_: str) -> bool:
         return self.condition("Workload", name, type_).get("status") == "True"
 
-    def admitted(self, *names: str, seconds: float = 10) -> None:
+    def admitted(self, *names: str, seconds: float = 30) -> None:
         for name in names:
             eventually(partial(self.is_true, name, "Admitted"), seconds=seconds, message=f"{name} is admitted")
 
-    def waits(self, name: str, reason: str, seconds: float = 10) -> str:
+    def waits(self, name: str, reason: str, seconds: float = 30) -> str:
         """Is told why it waits; gives the message."""
 
         def told() -> str:

@@ -39,4 +39,4 @@ def serve(plane: ControlPlane) -> None:
         KINDS[kind.kind] = (kind.api_version, kind.plural, True)
         plane.api.apply(crd(kind))
     for kind in JOB_KINDS:
-        eventually(lambda kind=kind: plane.api.list(kind.kind) == [], seconds=20, message=f"{kind.kind} is served")
+        eventually(lambda kind=kind: plane.api.list(kind.kind) == [], message=f"{kind.kind} is served")

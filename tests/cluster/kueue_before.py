@@ -89,7 +89,7 @@ def _by_the_peer(plane: ControlPlane) -> None:
             eventually(lambda obj=obj: api.create(obj), seconds=30, every=0.3)
         eventually(lambda: _all_run(api), seconds=60, every=0.3, message="Kueue starts what fits")
         api.create(waits)
-        eventually(lambda: len(api.list("Workload", TEAM)) == 4, seconds=30)
+        eventually(lambda: _all_told(api), message="Kueue says of each what is with it")
         if os.environ.get("MUSTER_RECORD"):
             record(api)
     # The probe of the benchmark's installation.
@@ -98,6 +98,11 @@ def _by_the_peer(plane: ControlPlane) -> None:
 
 def _all_run(api: Api) -> bool:
     return sum(is_running(each) and each["status"].get("phase") == "Running" for each in api.list("Pod", TEAM)) == 5
+
+
+def _all_told(api: Api) -> bool:
+    found = api.list("Workload", TEAM)
+    return len(found) == 4 and all(each.get("status", {}).get("conditions") for each in found)
 
 
 def record(api: Api) -> None:

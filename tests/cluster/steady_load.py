@@ -32,7 +32,7 @@ def team(api: Api, name: str) -> str:
     groups = [{"coveredResources": [GPU, "cpu"], "flavors": [{"name": name, "resources": quotas}]}]
     api.create(kueue("ClusterQueue", name, {"namespaceSelector": {}, "resourceGroups": groups}))
     api.create(kueue("LocalQueue", "default", {"clusterQueue": name}, name))
-    eventually(lambda: api.get("LocalQueue", "default", name)["status"]["conditions"], seconds=20)
+    eventually(lambda: api.get("LocalQueue", "default", name)["status"]["conditions"])
     return name
 
 

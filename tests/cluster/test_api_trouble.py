@@ -139,7 +139,7 @@ def test_nothing_is_decided_while_changes_go_unseen(door: Faulty, running: Runni
     """The quota is taken away while nobody can tell Muster so; its other watches are well."""
     api, namespace = door.plane.api, team(door.plane.api, "unseen")
     api.create(workload(namespace, "first"))
-    eventually(lambda: is_true(api.get("Workload", "first", namespace), "Admitted"), seconds=20)
+    eventually(lambda: is_true(api.get("Workload", "first", namespace), "Admitted"))
 
     def fault(asked: Asked) -> Fault:
         return Answer(503) if asked.is_of("clusterqueues") and asked.method == "GET" else None
@@ -153,7 +153,7 @@ def test_nothing_is_decided_while_changes_go_unseen(door: Faulty, running: Runni
         spec["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = "1"
         api.patch("ClusterQueue", namespace, {"spec": spec})
         api.create(workload(namespace, "second"))
-        eventually(lambda: said == [True], seconds=20, message="it says that it is behind")
+        eventually(lambda: said == [True], message="it says that it is behind")
         assert not is_true(api.get("Workload", "second", namespace), "Admitted")
     eventually(lambda: said == [True, False], seconds=40, message="it says that it has caught up")
     eventually(lambda: condition(api.get("Workload", "second", namespace), "QuotaReserved").get("status") == "False")
@@ -171,7 +171,7 @@ def test_who_may_not_lead_any_more_writes_nothing(door: Faulty, running: Running
     stored = api.get("Workload", "waits", namespace)
     assert stored["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
     running.controller.leads = lambda: True
-    eventually(lambda: is_true(api.get("Workload", "waits", namespace), "Admitted"), seconds=20)
+    eventually(lambda: is_true(api.get("Workload", "waits", namespace), "Admitted"))
 
 
 def test_a_replica_that_is_behind_is_not_ready_but_answers_reviews(door: Faulty, tmp_path: Path) -> None:

@@ -155,9 +155,9 @@ def test_a_child_that_dies_is_started_again(dev: Dev, child: str) -> None:
     before = pid()
     assert before is not None
     os.kill(before, signal.SIGKILL)
-    eventually(lambda: pid() not in {None, before}, seconds=20)
+    eventually(lambda: pid() not in {None, before})
     if child == "webhook":
-        eventually(lambda: dev.plane.api.create(flavor("again"))["metadata"]["finalizers"], seconds=20)
+        eventually(lambda: dev.plane.api.create(flavor("again"))["metadata"]["finalizers"])
         # A webhook in the cluster would soon say that it is reached by its Service.
         time.sleep(2)
         (found,) = dev.plane.api.list("MutatingWebhookConfiguration", selector="app.kubernetes.io/name=muster")

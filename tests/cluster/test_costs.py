@@ -118,7 +118,7 @@ def test_a_write_for_each_admission_and_none_for_anything_else(town: ControlPlan
         asked.bytes.clear()
         create(town, "w")
         eventually(lambda: admitted(town) == WORKLOADS, seconds=90, every=0.5)
-        eventually(lambda: queues.status("ClusterQueue", "a").get("admittedWorkloads") == WORKLOADS // 4, seconds=20)
+        eventually(lambda: queues.status("ClusterQueue", "a").get("admittedWorkloads") == WORKLOADS // 4)
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda one: queues.finish(one[0]), names("w")))
         eventually(lambda: all(is_empty(queues, name) for name in QUEUES), seconds=30, every=0.5)

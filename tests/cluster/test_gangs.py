@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cluster
 CONTROL_PLANE = {"controllers": towns.CONTROLLERS, "scheduler": True, "kwok": True}
 
 
-def admitted(town: Town, namespace: str, count: int = 1, seconds: float = 15) -> list[dict[str, Any]]:
+def admitted(town: Town, namespace: str, count: int = 1, seconds: float = 30) -> list[dict[str, Any]]:
     def ask() -> list[dict[str, Any]]:
         found = [w for w in town.workloads(namespace) if is_true(w, "Admitted")]
         return found if len(found) == count else []
@@ -28,7 +28,7 @@ def admitted(town: Town, namespace: str, count: int = 1, seconds: float = 15) ->
     return eventually(ask, seconds=seconds, message=f"{count} Workloads of {namespace} are admitted")
 
 
-def all_running(town: Town, namespace: str, count: int, seconds: float = 20) -> list[dict[str, Any]]:
+def all_running(town: Town, namespace: str, count: int, seconds: float = 30) -> list[dict[str, Any]]:
     def ask() -> list[dict[str, Any]]:
         found = town.running(namespace)
         return found if len(found) == count else []
@@ -58,7 +58,7 @@ def test_a_gpu_pod_that_names_no_queue_is_gated_and_let_go_when_it_is_admitted(t
     assert not is_bound(town.api.get("Pod", "second", team))
     assert gates(second)
     town.api.delete("Pod", "plain", team)
-    eventually(lambda: is_bound(town.api.get("Pod", "second", team)), seconds=20)
+    eventually(lambda: is_bound(town.api.get("Pod", "second", team)))
     assert town.trails.bound_early(team) == []
     assert town.trails.over_quota({team: 4}, {team: team}) == []
     town.raze(team)
@@ -106,7 +106,7 @@ def test_a_group_starts_only_when_all_of_it_is_there(town: Town) -> None:
     team = town.team(8)
     for i in range(3):
         town.api.create(pod(team, f"g-{i}", 2, queue="default", group="g", total=4))
-    eventually(lambda: any("3 of 4" in e["message"] for e in town.api.list("Event", team)), seconds=10)
+    eventually(lambda: any("3 of 4" in e["message"] for e in town.api.list("Event", team)))
     assert town.workloads(team) == []
     town.api.create(pod(team, "g-3", 2, queue="default", group="g", total=4))
     all_running(town, team, 4)
@@ -125,9 +125,9 @@ def test_a_failed_pod_of_a_group_is_replaced_and_one_too_many_is_deleted(town: T
     all_running(town, team, 4)
     town.api.patch("Pod", "g-2", {"status": {"phase": "Failed"}}, team, sub="status")
     town.api.create(pod(team, "g-new", 1, queue="default", group="g", total=4))
-    eventually(lambda: is_bound(town.api.get("Pod", "g-new", team)), seconds=20)
+    eventually(lambda: is_bound(town.api.get("Pod", "g-new", team)))
     town.api.create(pod(team, "g-extra", 1, queue="default", group="g", total=4))
-    eventually(lambda: town.api.find("Pod", "g-extra", team) is None, seconds=20)
+    eventually(lambda: town.api.find("Pod", "g-extra", team) is None)
     [workload] = town.trails.of("Workload", team)
     assert len(towns.spans(workload)) == 1, "it kept its admission all the while"
     assert town.trails.over_quota({team: 4}, {team: team}) == []
@@ -199,7 +199,7 @@ def test_the_higher_priority_starts_first_and_preempts_the_lower(town: Town) -> 
     waits(town, team, "next-low")
     town.api.create(job(team, "high", 1, 4, queue="default", priority="high"))
     eventually(lambda: town.api.get("Job", "high", team)["status"].get("active") == 1, seconds=30)
-    eventually(lambda: [p["metadata"]["labels"]["job-name"] for p in town.running(team)] == ["high"], seconds=20)
+    eventually(lambda: [p["metadata"]["labels"]["job-name"] for p in town.running(team)] == ["high"])
     assert town.trails.over_quota({team: 4}, {team: team}) == []
     town.api.delete("Job", "high", team)
     eventually(lambda: [p["metadata"]["labels"]["job-name"] for p in town.running(team)] == ["low"], seconds=30)

@@ -87,7 +87,7 @@ def team(plane: ControlPlane, name: str, nominal: int) -> str:
     groups = [{"coveredResources": [GPU, "cpu", "memory", "pods"], "flavors": [flavor]}]
     api.create(kueue("ClusterQueue", name, {"namespaceSelector": selector, "resourceGroups": groups}))
     api.create(kueue("LocalQueue", "default", {"clusterQueue": name}, name))
-    eventually(lambda: api.get("LocalQueue", "default", name)["status"]["conditions"], seconds=20)
+    eventually(lambda: api.get("LocalQueue", "default", name)["status"]["conditions"])
     return name
 
 
@@ -271,7 +271,7 @@ def test_a_local_queue_into_a_neighbours_cluster_queue_gets_nothing(
         told = condition(control_plane.api.get("Workload", "thief", evil), "QuotaReserved")
         return told.get("status") == "False" and "namespace" in told["message"].lower()
 
-    eventually(says_why, seconds=20)
+    eventually(says_why)
     assert "thief" not in held(control_plane.api, evil)
 
 
@@ -307,7 +307,7 @@ def test_the_documented_quota_keeps_system_critical_classes_from_tenants(
     quota["metadata"]["namespace"] = evil
     api.request("POST", f"/api/v1/namespaces/{evil}/resourcequotas", quota)
     path = f"/api/v1/namespaces/{evil}/resourcequotas/{quota['metadata']['name']}"
-    eventually(lambda: "pods" in api.request("GET", path)["status"]["hard"], seconds=20)
+    eventually(lambda: "pods" in api.request("GET", path)["status"]["hard"])
 
     def is_refused() -> bool:
         try:
@@ -316,7 +316,7 @@ def test_the_documented_quota_keeps_system_critical_classes_from_tenants(
             return error.status == 403 and "exceeded quota" in error.message
         return False
 
-    eventually(is_refused, seconds=20, message="a pod of a system-critical class is refused")
+    eventually(is_refused, message="a pod of a system-critical class is refused")
     assert gates(tenant.create(pod(evil, "ordinary", 1, labels={QUEUE: "default"})))
     with pytest.raises(ApiError):
         tenant.request("DELETE", path)

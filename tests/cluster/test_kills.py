@@ -246,7 +246,7 @@ def test_kills_lose_nothing(
         eventually(lambda: none(unfinished(api)), seconds=60 + WORKLOADS * 0.5, every=1)
         record_property("seconds_until_all_ran", round(time.monotonic() - started, 1))
         print(f"everything had run {time.monotonic() - started:.1f} s after the last of {KILLS} kills")
-        eventually(lambda: none(still_held(api)), seconds=20, every=0.5)
+        eventually(lambda: none(still_held(api)), every=0.5)
 
     found = trails.of("Workload", PLACE)
     assert [line for each in found if (line := started_without_end(each))] == []

@@ -41,7 +41,7 @@ class View:
         return set(self.objects)
 
 
-async def soon(question: Callable[[], bool], seconds: float = 20) -> None:
+async def soon(question: Callable[[], bool], seconds: float = 30) -> None:
     async with asyncio.timeout(seconds):
         while not question():  # noqa: ASYNC110  # what is asked has no event of its own
             await asyncio.sleep(0.05)

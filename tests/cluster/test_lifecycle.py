@@ -6,8 +6,10 @@ The controller runs alone; Jobs have no controller here, so the tests say what t
 from __future__ import annotations
 
 import itertools
+import threading
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -34,6 +36,8 @@ pytestmark = pytest.mark.cluster
 CHECK = "example.com/check"
 GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 _names = itertools.count()
+#: Every state that a Job's Workload has had, by the uid of the Job.
+_past: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,7 +47,7 @@ def controller(control_plane: ControlPlane) -> Iterator[Running]:
     settings = msgspec.structs.replace(
         SETTINGS,
         wait_for_pods_ready=WaitForPodsReady(
-            timeout=Seconds(4),
+            timeout=Seconds(60),
             recovery_timeout=Seconds(1),
             requeuing_strategy=RequeuingStrategy(backoff_limit_count=3, backoff_base_seconds=1, backoff_max_seconds=1),
         ),
@@ -58,6 +62,22 @@ def controller(control_plane: ControlPlane) -> Iterator[Running]:
 @pytest.fixture
 def watched(api: Api) -> Watched:
     return Watched(api)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def past(control_plane: ControlPlane) -> Iterator[None]:
+    """Follows the Workloads, so that a test can ask for a state that lasts for a moment."""
+    over = threading.Event()
+
+    def keep(_event: str, obj: dict[str, Any]) -> None:
+        _past[obj["metadata"].get("labels", {}).get("kueue.x-k8s.io/job-uid", "")].append(obj)
+
+    follower = threading.Thread(
+        target=control_plane.api.follow, args=("Workload", keep, lambda: not over.is_set()), daemon=True
+    )
+    follower.start()
+    yield
+    over.set()
 
 
 @pytest.fixture
@@ -77,7 +97,7 @@ class Job:
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": str(cpu)}}}
         template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
         labels = {"kueue.x-k8s.io/queue-name": queue, **metadata.pop("labels", {})}
-        api.create(
+        made = api.create(
             {
                 "apiVersion": "batch/v1",
                 "kind": "Job",
@@ -85,6 +105,7 @@ class Job:
                 "spec": {"suspend": True, "parallelism": 1, "completions": 1, "template": template},
             }
         )
+        self.uid: str = made["metadata"]["uid"]
 
     @property
     def now(self) -> dict[str, Any]:
@@ -92,8 +113,7 @@ class Job:
 
     @property
     def workload(self) -> dict[str, Any]:
-        uid = self.now["metadata"]["uid"]
-        found = self.api.list("Workload", "default", f"kueue.x-k8s.io/job-uid={uid}")
+        found = self.api.list("Workload", "default", f"kueue.x-k8s.io/job-uid={self.uid}")
         return found[0] if found else {}
 
     def is_started(self) -> bool:
@@ -116,9 +136,20 @@ class Job:
 
     def says(self, type_: str) -> tuple[str, str]:
         """Status and reason of a condition of its Workload."""
-        conditions = self.workload.get("status", {}).get("conditions") or []
-        found = next((each for each in conditions if each["type"] == type_), {})
-        return found.get("status", ""), found.get("reason", "")
+        return _said(self.workload, type_)
+
+    def once(self, question: Callable[[dict[str, Any]], bool]) -> bool:
+        """Whether its Workload was like this at any time."""
+        return any(question(state) for state in list(_past[self.uid]))
+
+    def once_said(self, type_: str, status: str, reason: str) -> bool:
+        return self.once(lambda state: _said(state, type_) == (status, reason))
+
+
+def _said(workload: dict[str, Any], type_: str) -> tuple[str, str]:
+    conditions = workload.get("status", {}).get("conditions") or []
+    found = next((each for each in conditions if each["type"] == type_), {})
+    return found.get("status", ""), found.get("reason", "")
 
 
 def _stamp() -> str:
@@ -137,7 +168,7 @@ def test_readiness_from_the_start_to_the_second_start(api: Api, queue: str) -> N
     eventually(lambda: job.says("Evicted") == ("True", "PodsReadyTimeout") and not job.is_started())
     assert job.says("QuotaReserved")[0] == "True", "quota stays while pods run"
     job.pods(active=0)
-    eventually(lambda: job.says("PodsReady") == ("False", "WaitForStart") and "admission" not in job.workload["status"])
+    eventually(lambda: job.once(_waits_again), message="its quota is free until the next start")
     stats = job.workload["status"]["schedulingStats"]["evictions"]
     assert stats == [{"reason": "PodsReadyTimeout", "underlyingCause": "WaitForRecovery", "count": 1}]
     eventually(lambda: job.says("Admitted")[0] == "True" and job.is_started())
@@ -147,6 +178,11 @@ def test_readiness_from_the_start_to_the_second_start(api: Api, queue: str) -> N
     job.pods(active=1, ready=1)
     eventually(lambda: job.says("PodsReady") == ("True", "Started"))
     job.ends()
+
+
+def _waits_again(state: dict[str, Any]) -> bool:
+    is_free = _said(state, "Evicted")[0] == "True" and "admission" not in state["status"]
+    return is_free and _said(state, "PodsReady") == ("False", "WaitForStart")
 
 
 def test_preemption_waits_for_its_gate(api: Api, watched: Watched, queue: str) -> None:
@@ -206,7 +242,7 @@ def test_a_job_that_was_rejected_is_deleted_after_its_time(api: Api, queue: str)
     job = Job(api, queue, queue)
     eventually(lambda: job.says("Admitted") == ("False", "UnsatisfiedAdmissionChecks"))
     _answer(api, job, check, "Rejected")
-    eventually(lambda: job.says("Evicted") == ("True", "DeactivatedDueToAdmissionCheck"))
+    eventually(lambda: job.once_said("Evicted", "True", "DeactivatedDueToAdmissionCheck"))
     eventually(lambda: api.find("Job", job.name, "default") is None)
     eventually(lambda: not [w for w in api.list("Workload", "default") if w["spec"].get("queueName") == queue])
 
@@ -217,7 +253,7 @@ def test_updates_that_contradict_the_flavor_fail_the_start(api: Api, queue: str)
     job = Job(api, queue, queue)
     eventually(lambda: job.says("QuotaReserved")[0] == "True")
     _answer(api, job, check, "Ready", podSetUpdates=[{"name": "main", "nodeSelector": {"zone": "b"}}])
-    eventually(lambda: job.says("Finished") == ("True", "FailedToStart"))
+    eventually(lambda: job.once_said("Finished", "True", "FailedToStart"))
     assert not job.is_started()
     eventually(lambda: api.get("ClusterQueue", queue)["status"].get("reservingWorkloads") == 0)
     api.delete("Job", job.name, "default")
@@ -247,7 +283,7 @@ def test_finished_work_goes_when_its_time_is_over(api: Api, queue: str) -> None:
     job = Job(api, queue, queue)
     eventually(job.is_started)
     job.ends()
-    eventually(lambda: job.says("Finished") == ("True", "Succeeded"))
+    eventually(lambda: job.once_said("Finished", "True", "Succeeded"))
     eventually(lambda: not job.workload)
     time.sleep(1)
     assert not job.workload, "it is not made anew"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -21,13 +20,10 @@ from tests.cluster.controller_rig import (
     running,
     workload,
 )
-from tests.controlplane.cluster import KUEUE, Api, ControlPlane
-from tests.controlplane.cluster import eventually as soon
+from tests.controlplane.cluster import KUEUE, Api, ControlPlane, eventually
 
 pytestmark = pytest.mark.cluster
 
-#: The machine may be busy with other tests.
-eventually = partial(soon, seconds=20)
 _names = itertools.count()
 
 SETTINGS: Settings = parse("""

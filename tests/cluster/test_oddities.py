@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 CONTROL_PLANE = {"controllers": towns.CONTROLLERS, "scheduler": True, "kwok": True, "users": {"researcher": []}}
 
 
-def runs(town: Town, namespace: str, count: int, seconds: float = 25) -> None:
+def runs(town: Town, namespace: str, count: int, seconds: float = 30) -> None:
     eventually(
         lambda: len(town.running(namespace)) == count, seconds=seconds, message=f"{count} pods of {namespace} run"
     )
@@ -31,7 +31,7 @@ def goes(town: Town, kind: str, name: str, namespace: str | None = None, seconds
     eventually(lambda: town.api.find(kind, name, namespace) is None, seconds=seconds, message=f"{kind} {name} goes")
 
 
-def said(town: Town, namespace: str, text: str, seconds: float = 15) -> None:
+def said(town: Town, namespace: str, text: str, seconds: float = 30) -> None:
     def ask() -> bool:
         return any(text in event["message"] for event in town.api.list("Event", namespace))
 
@@ -116,7 +116,7 @@ def test_a_waiting_job_that_is_deleted_leaves_nothing(town: Town) -> None:
     town.api.create(job(team, "waits", 1, 1, queue="default"))
     eventually(lambda: len(town.workloads(team)) == 1)
     town.api.delete("Job", "waits", team)
-    eventually(lambda: town.workloads(team) == [], seconds=20)
+    eventually(lambda: town.workloads(team) == [])
     town.raze(team)
 
 
@@ -127,7 +127,7 @@ def test_a_job_made_again_at_once_under_its_name_is_a_job_of_its_own(town: Town)
         runs(town, team, 1)
         assert [towns.gpus(one) for one in town.running(team)] == [gpus]
         town.api.delete("Job", "same", team)
-        eventually(lambda: town.pods(team) == [], seconds=20)
+        eventually(lambda: town.pods(team) == [])
     # Without waiting for anything.
     for _ in range(5):
         town.api.create(job(team, "quick", 1, 4, queue="default"))
@@ -153,7 +153,7 @@ def test_quota_cut_below_its_use_stops_nobody_and_admits_nobody(town: Town) -> N
     eventually(lambda: any(towns.condition(w, "QuotaReserved").get("status") == "False" for w in town.workloads(team)))
     assert len(town.running(team)) == 2
     town.api.delete("Job", "runs", team)
-    eventually(lambda: [p["metadata"]["labels"]["job-name"] for p in town.running(team)] == ["small"], seconds=25)
+    eventually(lambda: [p["metadata"]["labels"]["job-name"] for p in town.running(team)] == ["small"])
     town.raze(team)
 
 
@@ -164,7 +164,7 @@ def test_a_user_who_suspends_a_running_job_gets_it_started_again(town: Town) -> 
     runs(town, team, 2)
     for _ in range(3):
         town.api.patch("Job", "train", {"spec": {"suspend": True}}, team)
-        eventually(lambda: town.api.get("Job", "train", team)["spec"]["suspend"] is False, seconds=20)
+        eventually(lambda: town.api.get("Job", "train", team)["spec"]["suspend"] is False)
     runs(town, team, 2)
     assert town.trails.over_quota({team: 4}, {team: team}) == []
     town.raze(team)
@@ -279,7 +279,7 @@ def test_labels_and_annotations_can_be_changed_without_harm(town: Town) -> None:
         time.sleep(0.2)
     town.api.delete("Pod", "runs", team)
     goes(town, "Pod", "runs", team)
-    eventually(lambda: [p["metadata"]["name"] for p in town.running(team)] == ["waits"], seconds=20)
+    eventually(lambda: [p["metadata"]["name"] for p in town.running(team)] == ["waits"])
     town.api.delete("Pod", "waits", team)
     goes(town, "Pod", "waits", team)
     town.raze(team)
@@ -296,7 +296,7 @@ def test_a_crowd_of_pods_created_at_once_is_admitted_as_far_as_it_fits(town: Tow
     eventually(
         lambda: all(p["status"].get("phase") == "Succeeded" for p in town.pods(team)), seconds=120, message="all finish"
     )
-    eventually(lambda: not any(FINALIZER in p["metadata"].get("finalizers", []) for p in town.pods(team)), seconds=20)
+    eventually(lambda: not any(FINALIZER in p["metadata"].get("finalizers", []) for p in town.pods(team)))
     assert town.trails.over_quota({team: 64}, {team: team}) == []
     assert town.trails.bound_early(team) == []
     town.raze(team)
@@ -346,7 +346,7 @@ def test_jobs_of_strange_sizes(town: Town, change: dict[str, Any], pods: int) ->
         now = town.api.get("Job", "strange", team)
         return now["spec"]["suspend"] is False or is_true(now, "Complete")
 
-    eventually(goes_on, seconds=20)
+    eventually(goes_on)
     runs(town, team, pods)
     town.api.create(job(team, "rest", 1, 2 - pods or 2, queue="default"))
     if pods == 0:

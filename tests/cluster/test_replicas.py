@@ -59,7 +59,7 @@ class Pair:
         return str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
 
     def leader(self) -> Replica:
-        holder = eventually(self.holder, seconds=20)
+        holder = eventually(self.holder)
         return next(each for each in self.replicas if each.is_holder(holder))
 
     def standby(self) -> Replica:

@@ -97,12 +97,12 @@ def test_the_pods_of_a_deployment_are_queued_one_by_one(town: Town) -> None:
     eventually(lambda: len(town.workloads(team)) == 3)
     [waiting] = [pod for pod in town.pods(team) if ADMISSION in gates(pod)]
     assert not waiting["metadata"].get("finalizers"), "its owner replaces it"
-    eventually(lambda: town.api.get("Deployment", "web", team)["status"].get("readyReplicas"), seconds=20)
+    eventually(lambda: town.api.get("Deployment", "web", team)["status"].get("readyReplicas"))
     with pytest.raises(ApiError, match="immutable while replicas are ready"):
         town.api.patch("Deployment", "web", {"metadata": {"labels": {QUEUE: "other"}}}, team)
     town.api.patch("Deployment", "web", {"spec": {"replicas": 1}}, team)
     run(town, team, 1)
-    eventually(lambda: len(town.workloads(team)) == 1, seconds=20, message="a pod that is gone has no Workload")
+    eventually(lambda: len(town.workloads(team)) == 1, message="a pod that is gone has no Workload")
     assert town.trails.over_quota({team: 4}, {team: team}) == []
     town.raze(team)
 
@@ -129,7 +129,7 @@ def test_a_stateful_set_starts_whole_and_keeps_its_workload_on_hold_at_zero(town
     [held] = town.workloads(team)
     assert held["metadata"]["uid"] == workload["metadata"]["uid"]
     assert towns.held(held) == 0
-    eventually(lambda: not town.api.get("StatefulSet", "db", team)["status"].get("replicas"), seconds=20)
+    eventually(lambda: not town.api.get("StatefulSet", "db", team)["status"].get("replicas"))
     scale(town, team, "db", 1)
     run(town, team, 1)
     [again] = town.workloads(team)
@@ -148,10 +148,10 @@ def test_a_stateful_set_made_anew_takes_up_the_pods_of_the_last_one(town: Town) 
     before = {pod["metadata"]["uid"] for pod in town.pods(team)}
     body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
     town.api.request("DELETE", town.api.path("StatefulSet", team, "db"), body)
-    eventually(lambda: town.api.find("StatefulSet", "db", team) is None, seconds=20)
+    eventually(lambda: town.api.find("StatefulSet", "db", team) is None)
     uid = town.api.create(made)["metadata"]["uid"]
-    eventually(lambda: uid in towns.owners(town.workloads(team)[0]), seconds=20, message="the Workload is taken up")
-    eventually(lambda: all(uid in towns.owners(pod) for pod in town.pods(team)), seconds=20)
+    eventually(lambda: uid in towns.owners(town.workloads(team)[0]), message="the Workload is taken up")
+    eventually(lambda: all(uid in towns.owners(pod) for pod in town.pods(team)))
     assert {pod["metadata"]["uid"] for pod in town.running(team)} == before
     assert towns.held(town.workloads(team)[0]) == 4
     assert len(town.trails.of("Workload", team)) == 1
@@ -161,7 +161,7 @@ def test_a_stateful_set_made_anew_takes_up_the_pods_of_the_last_one(town: Town) 
 def test_a_stateful_set_without_room_for_all_starts_nothing(town: Town) -> None:
     team = town.team(4)
     town.api.create(serving("StatefulSet", team, "big", 3, 2))
-    eventually(lambda: towns.condition(town.workloads(team)[0], "QuotaReserved").get("status") == "False", seconds=20)
+    eventually(lambda: towns.condition(town.workloads(team)[0], "QuotaReserved").get("status") == "False")
     [first] = eventually(lambda: town.pods(team))
     assert ADMISSION in gates(first)
     assert towns.held(town.workloads(team)[0]) == 0

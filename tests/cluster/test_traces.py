@@ -62,7 +62,7 @@ class Collector:
             found = list(self.traces.get(trace_id(uid), ()))
             return found if any(not span.parent_span_id for span in found) else []
 
-        return eventually(ask, seconds=20, message="the trace ends")
+        return eventually(ask, message="the trace ends")
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_a_group_of_pods_is_one_trace_from_the_first_create_to_bound_pods(town: 
     team = town.team(8)
     for i in range(4):
         town.api.create(pod(team, f"g-{i}", 2, queue="default", group="g", total=4))
-    eventually(lambda: len([p for p in town.pods(team) if is_bound(p)]) == 4, seconds=20)
+    eventually(lambda: len([p for p in town.pods(team) if is_bound(p)]) == 4)
     [workload] = town.workloads(team)
     spans = collector.whole(workload["metadata"]["uid"])
     assert tree(spans) == PARENTS
@@ -137,7 +137,7 @@ def test_a_group_of_pods_is_one_trace_from_the_first_create_to_bound_pods(town: 
 def test_a_job_that_has_to_wait_says_why_in_its_trace(town: Town, collector: Collector) -> None:
     team = town.team(4)
     town.api.create(pod(team, "first", 4))
-    eventually(lambda: is_bound(town.api.get("Pod", "first", team)), seconds=20)
+    eventually(lambda: is_bound(town.api.get("Pod", "first", team)))
     town.api.create(job(team, "train", 2, 2))
     waiting = eventually(
         lambda: next((w for w in town.workloads(team) if "train" in w["metadata"]["name"]), None), seconds=20
@@ -176,7 +176,7 @@ def test_every_process_can_be_told_to_log_more_and_less(town: Town) -> None:
     for level in ("debug", "info"):
         levels.run(level, top)
         town.api.create(pod(team, level, 1))
-        eventually(lambda level=level: is_bound(town.api.get("Pod", level, team)), seconds=20)
+        eventually(lambda level=level: is_bound(town.api.get("Pod", level, team)))
     assert set(processes) <= {top, *below(top)}, "nobody has ended"
 
     def told(what: str) -> list[dict[str, Any]]:

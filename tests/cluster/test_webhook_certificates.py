@@ -210,7 +210,7 @@ def test_what_was_changed_in_the_cluster_is_put_right(
     }
     installed.create(stray)
     with Keeper(control_plane, webhook):
-        found = eventually(lambda: installed.find("MutatingWebhookConfiguration", name), seconds=20)
+        found = eventually(lambda: installed.find("MutatingWebhookConfiguration", name))
         eventually(lambda: installed.find("ValidatingAdmissionPolicy", "muster-of-old") is None)
         found["webhooks"][0]["failurePolicy"] = "Ignore"
         changed = installed.patch("MutatingWebhookConfiguration", name, {"webhooks": found["webhooks"]})
@@ -241,7 +241,7 @@ def test_the_process_keeps_its_own_certificates(
     # Muster may not make Secrets: this one is installed empty.
     installed.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": NAMESPACE}})
     webhook.start()
-    (bundle,) = eventually(lambda: authorities(installed), seconds=20)
+    (bundle,) = eventually(lambda: authorities(installed))
     context = ssl.create_default_context(cadata=base64.b64decode(bundle).decode())
     with (
         socket.create_connection(("127.0.0.1", port)) as plain,
@@ -259,7 +259,7 @@ def test_it_does_not_listen_before_there_is_a_certificate(
     with pytest.raises(ConnectionRefusedError):
         ssl.get_server_certificate(("127.0.0.1", webhook.settings.webhook.port))
     webhook.make_certificates()
-    eventually(webhook.is_ready, seconds=20)
+    eventually(webhook.is_ready)
     assert ssl.get_server_certificate(("127.0.0.1", webhook.settings.webhook.port))
 
 

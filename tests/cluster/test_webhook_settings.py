@@ -93,7 +93,7 @@ class TestEverythingIsManaged:
         made = api.create(job(ns))
         assert made["spec"]["suspend"] is True
         api.patch("Job", made["metadata"]["name"], {"spec": {"suspend": False}}, ns)
-        (of_job,) = eventually(lambda: api.list("Pod", ns), seconds=20)
+        (of_job,) = eventually(lambda: api.list("Pod", ns))
         assert not is_gated(of_job)
         api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
         spec = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}}}
@@ -101,7 +101,7 @@ class TestEverythingIsManaged:
         api.create(
             {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d", "namespace": ns}, "spec": spec}
         )
-        (of_daemon_set,) = eventually(lambda: api.list("Pod", ns, "a=b"), seconds=20)
+        (of_daemon_set,) = eventually(lambda: api.list("Pod", ns, "a=b"))
         assert not is_gated(of_daemon_set)
 
 

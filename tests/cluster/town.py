@@ -250,7 +250,7 @@ class Trails:
                 known = {uid: trail.states[-1].revision for uid, trail in self._trails[kind].items() if trail.states}
             return all(known.get(meta["uid"], 0) >= int(meta["resourceVersion"]) for meta in stored)
 
-        eventually(told, seconds=20, message=f"the watch of {kind}s catches up")
+        eventually(told, message=f"the watch of {kind}s catches up")
 
     # ---- who belongs to whom
 
