@@ -45,6 +45,10 @@ _KEPT_BACK = Reason(
 )
 
 
+#: Rounds in a row with the same heads and nothing decided. Many flavors that are left to look at need some.
+_FRUITLESS = 1000
+
+
 class Misjudged(Exception):  # noqa: N818  # it says what happened to the workload
     """A bug came to light while this workload was judged: the state cannot be relied on any more."""
 
@@ -70,6 +74,7 @@ def decide(state: State, now: Timestamp, policy: Policy) -> Plan:
         heads = state.waiting.heads()
         if not heads or cycle.is_blocked:
             break
+        cycle.note_round(heads)
         # 5. Judge each on its own.
         entries = cycle.nominate(heads)
         # 6. Who borrows least goes first, then the highest priority and the longest wait.
@@ -113,8 +118,19 @@ class _Cycle:
         self._nodes_changed = False
         #: Where the present scan of a workload's flavors stopped so far. With several pod sets it could go in circles.
         self._stops: dict[Uid, list[Progress]] = {}
+        #: The heads of the last round, how much was decided before it, and for how many rounds that has been so.
+        self._last_round: tuple[list[WorkloadRecord], int] = [], 0
+        self._fruitless = 0
         #: What heads of StrictFIFO queues keep from those behind them for the rest of this round.
         self._kept: list[tuple[Account, int]] = []
+
+    def note_round(self, heads: list[WorkloadRecord]) -> None:
+        """Raises `Misjudged` where rounds go on for ever: the first of those who neither start nor wait is kept out."""
+        this = heads, len(self.plan)
+        self._fruitless = self._fruitless + 1 if this == self._last_round else 0
+        self._last_round = this
+        if self._fruitless > _FRUITLESS:
+            raise Misjudged(heads[0].uid)
 
     def nominate(self, heads: list[WorkloadRecord]) -> list[Entry]:
         self._changed.clear()

@@ -123,10 +123,13 @@ def still_works(state: State, entry: Entry) -> bool:
 
 
 def _works_without_targets(books: Books, entry: Entry) -> bool:
+    queue, usage = entry.queue, entry.assignment.usage
+    is_forbidden = any(target.without_borrowing for target in entry.targets)
+
     def fits_ahead() -> bool:
-        return _fits_ahead(entry.queue, entry.assignment.usage) and places_still_fit(
-            books.domains, entry.assignment.plans
-        )
+        if not _fits_ahead(queue, usage) or (is_forbidden and _borrows_ahead(queue, usage)):
+            return False
+        return places_still_fit(books.domains, entry.assignment.plans)
 
     for target in entry.targets:
         books.simulate(target.record, gone=True)
@@ -143,6 +146,10 @@ def _works_without_targets(books: Books, entry: Entry) -> bool:
 
 def _fits_ahead(queue: QueueRecord, usage: dict[FlavorResource, int]) -> bool:
     return all(fits(amount, queue.node.account(unit).ahead.available) for unit, amount in usage.items())
+
+
+def _borrows_ahead(queue: QueueRecord, usage: dict[FlavorResource, int]) -> bool:
+    return any(queue.node.account(unit).ahead.borrows_with(amount) for unit, amount in usage.items())
 
 
 class _Judge:

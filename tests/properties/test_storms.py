@@ -10,7 +10,9 @@ import time
 
 import pytest
 
+from queues.core import cycle, nomination
 from queues.core.policy import FairSharing, FairStrategy, Policy
+from tests.compiled import needs_interpreted_core
 from tests.properties.storms import FLAVORS, Climate, Storm
 
 IS_SOAK = os.environ.get("MUSTER_PROPERTIES") == "soak"
@@ -64,6 +66,7 @@ def test_promises_hold_in_long_histories(climate):
         pytest.param("flat, limits, two flavors", 2000057, id="for the second time"),
         pytest.param("fair, deep, limits", 1796093184, id="and in a deep tree"),
         pytest.param("flat, limits, two flavors", 1796106728, id="behind one that stands on another shelf"),
+        pytest.param("deep, limits, StrictFIFO", 1796127135, id="a head whose victims go so that it need not borrow"),
     ],
 )
 def test_storms_that_broke_a_promise_once(climate, seed):
@@ -71,3 +74,15 @@ def test_storms_that_broke_a_promise_once(climate, seed):
     for _ in range(STEPS_OF_A_STORM):
         storm.step()
     storm.check_replay()
+
+
+@needs_interpreted_core
+def test_rounds_that_decide_nothing_come_to_an_end(monkeypatch):
+    """Where a rule goes in circles, the workload that does is named, and can be kept out."""
+    monkeypatch.setattr(nomination, "_borrows_ahead", lambda *_: False)
+    monkeypatch.setattr(cycle, "_FRUITLESS", 20)
+    storm = Storm(1796127135, CLIMATES["deep, limits, StrictFIFO"])
+    for _ in range(177):
+        storm.step()
+    with pytest.raises(cycle.Misjudged):
+        storm.step()

@@ -72,11 +72,12 @@ NodesFit = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One who has to go, and on what ground."""
+    """One who has to go, and on what ground; `without_borrowing`: so that the preemptor need not borrow."""
 
     record: WorkloadRecord
     queue: QueueRecord
     reason: Preempted
+    without_borrowing: bool = False
 
 
 @dataclass(slots=True)

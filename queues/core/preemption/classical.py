@@ -36,7 +36,7 @@ def find_targets(need: Need, books: Books, queue_at: Queues) -> list[Target]:
     for may_borrow in _attempts(need, candidates, must_borrow=must_borrow):
         targets = _Simulation(need, books, may_borrow=may_borrow).run(candidates.ordered)
         if targets:
-            return [Target(one.record, one.queue, REASONS[one.kind]) for one in targets]
+            return [Target(one.record, one.queue, REASONS[one.kind], not may_borrow) for one in targets]
     return []
 
 
