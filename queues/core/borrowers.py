@@ -50,19 +50,19 @@ class Ranking:
 
 
 class Borrowers:
-    """`version` is another one whenever anything may have changed."""
+    """`touched` are the queues that changed since somebody last cleared it."""
 
-    __slots__ = ("_changed", "_known", "_rankings", "version")
+    __slots__ = ("_changed", "_known", "_rankings", "touched")
 
     def __init__(self) -> None:
-        self.version = 0
+        self.touched: dict[QueueRecord, None] = {}
         self._rankings: dict[Node, Ranking] = {}
         self._known: dict[QueueRecord, tuple[Node, Borrower]] = {}
         self._changed: dict[QueueRecord, None] = {}
 
     def changed(self, queue: QueueRecord) -> None:
         """It holds, or is going to hold, something else than before."""
-        self.version += 1
+        self.touched[queue] = None
         self._changed[queue] = None
 
     def forget(self, root: Node) -> None:
@@ -74,6 +74,7 @@ class Borrowers:
     def drop(self, queue: QueueRecord) -> None:
         """There is no such queue any more."""
         self._changed.pop(queue, None)
+        self.touched.pop(queue, None)
         self._take_out(queue)
 
     def below(self, root: Node) -> Ranking:

@@ -75,6 +75,14 @@ def measure_of(node: Node) -> Measure:
     return Measure(weight == 0, (amount * WEIGHT_ONE << _PARTS) // (lendable * (weight or WEIGHT_ONE)))
 
 
+def least_with(node: Node, resource: ResourceName, share: Measure) -> int:
+    """How much of the resource the node has to borrow so that this alone makes up the share; 0 at weight 0."""
+    if node.weight == 0 or node.parent is None:
+        return 0
+    lendable = _lendable(node, node.parent).get(resource, 0)
+    return -(-share.parts * lendable * node.weight // (WEIGHT_ONE << _PARTS))
+
+
 def _dominant(node: Node, *, ahead: bool) -> tuple[int, int]:
     """How much the node borrows of its dominant resource, and how much of that its parent could ever get.
 

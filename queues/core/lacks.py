@@ -12,6 +12,7 @@ from typing import Final
 
 from queues.core.accounts import Account, Ceiling
 from queues.core.demand import counts_of
+from queues.core.fairness import Measure
 from queues.core.flavors import Assignment, Lack
 from queues.core.model import FlavorResource, PreemptionPolicy
 from queues.core.partial import can_be_reduced
@@ -25,23 +26,29 @@ Prospects = Callable[[WorkloadRecord, QueueRecord, FlavorResource, int], "Prospe
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """`own` can be had from the own queue. Where one of `turns` is kept, others could be had from as well."""
+    """`own` can be had from the own queue. Where one of `turns` is kept, others could be had from as well.
+
+    So could they once somebody in the tree who gives keeps that `share`; None: not by that.
+    """
 
     own: int
     turns: tuple[Ceiling, ...]
+    share: Measure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
     """The workload is looked at again once the usage of one of these accounts is no more than that.
 
-    `asks` is what it would take of the only flavor that there is for it; None where there are several. `may_evict`:
-    what starts in its own queue meanwhile may be evicted for it, and so is as good as free.
+    And once somebody in the tree would keep that `share` after giving something (None: that is no matter). `asks` is
+    what it would take of the only flavor that there is for it; None where there are several. `may_evict`: what starts
+    in its own queue meanwhile may be evicted for it, and so is as good as free.
     """
 
     ceilings: tuple[Ceiling, ...]
     asks: tuple[tuple[Account, int], ...] | None
     may_evict: bool
+    share: Measure | None = None
 
 
 def lacks_of(record: WorkloadRecord, queue: QueueRecord, assignment: Assignment, prospects: Prospects) -> Lacks | None:
@@ -58,12 +65,18 @@ def lacks_of(record: WorkloadRecord, queue: QueueRecord, assignment: Assignment,
     rules = queue.spec.preemption
     may_evict = rules.within_cluster_queue is not _NEVER or rules.reclaim_within_cohort is not _NEVER
     ceilings: list[Ceiling] = []
+    share: Measure | None = None
     for lack in assignment.lacking:
-        found = _with_preemption(record, queue, lack, prospects) if may_evict else _without(lack)
+        prospect = prospects(record, queue, lack.unit, lack.amount) if may_evict else None
+        if may_evict and prospect is None:
+            return None
+        found = _without(lack) if prospect is None else _with_preemption(lack, prospect)
         if not found or any(account.usage <= most for account, most in found):
             return None
         ceilings += found
-    return Lacks(tuple(ceilings), assignment.searches[0].only_choice(), may_evict) if ceilings else None
+        if prospect is not None and prospect.share is not None:
+            share = prospect.share if share is None else min(share, prospect.share)
+    return Lacks(tuple(ceilings), assignment.searches[0].only_choice(), may_evict, share) if ceilings else None
 
 
 def _without(lack: Lack) -> list[Ceiling]:
@@ -71,11 +84,6 @@ def _without(lack: Lack) -> list[Ceiling]:
     return lack.account.ceilings_for(lack.amount) or lack.account.ahead.ceilings_for(lack.amount)
 
 
-def _with_preemption(
-    record: WorkloadRecord, queue: QueueRecord, lack: Lack, prospects: Prospects
-) -> list[Ceiling] | None:
-    prospect = prospects(record, queue, lack.unit, lack.amount)
-    if prospect is None:
-        return None
+def _with_preemption(lack: Lack, prospect: Prospect) -> list[Ceiling] | None:
     missing = lack.account.ahead.ceilings_for(lack.amount - prospect.own)
     return [*missing, *prospect.turns] if missing else None

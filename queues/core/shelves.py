@@ -13,9 +13,11 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
 from queues.core.accounts import Account
+from queues.core.fairness import Measure
 from queues.core.lacks import Lacks
 from queues.core.order import Group
 from queues.core.records import OrderKey, QueueRecord, WorkloadRecord
+from queues.core.thresholds import Thresholds
 from queues.core.tree import Node
 from queues.core.usage_history import Level
 
@@ -247,6 +249,7 @@ class Shelves:
 
     def __init__(self) -> None:
         self._of_tree: dict[Node, dict[Account, Shelf]] = {}
+        self._thresholds: dict[Node, Thresholds] = {}
         #: Whose queue came forward since all others had their turn.
         self._served: dict[QueueRecord, None] = {}
         #: Accounts whose usage has fallen and where somebody may still come forward.
@@ -262,6 +265,8 @@ class Shelves:
             if shelf is None:
                 shelf = shelves[account] = Shelf(account)
             shelf.put(most, ticket)
+        if lacks.share is not None:
+            self._thresholds.setdefault(queue.node.root, Thresholds()).put(lacks.share, ticket)
         self._note_fallen(ticket)
 
     def _note_fallen(self, ticket: Ticket) -> None:
@@ -284,6 +289,7 @@ class Shelves:
 
     def forget(self, root: Node) -> None:
         self._of_tree.pop(root, None)
+        self._thresholds.pop(root, None)
         self._fallen.pop(root, None)
 
     def begin(self) -> None:
@@ -301,29 +307,36 @@ class Shelves:
                     self._fallen.setdefault(root, {})[each] = None
             one = one.parent
 
+    def has_thresholds(self, root: Node) -> bool:
+        """Whether it is of any matter what share others of the tree would keep."""
+        return root in self._thresholds
+
+    def would_evict(self, root: Node, most: Measure) -> Iterator[Ticket]:
+        """Who may evict others of the tree, of whom one would keep this share at most."""
+        return self._thresholds[root].reached(most)
+
     @property
     def is_quiet(self) -> bool:
         return not self._fallen
 
-    def trees(self) -> list[Node]:
+    def trees(self) -> Container[Node]:
         """Where somebody may come forward."""
-        return list(self._fallen)
+        return self._fallen
 
     def has_before(self, turn: Turn, root: Node, turn_of: TurnOf) -> bool:
         """Whether somebody may come forward whose turn is before this."""
         found = self._earliest(root, turn_of)
         return found is not None and found[0] < turn
 
-    def called(self, turn_of: TurnOf, crowded: Container[Node]) -> Iterator[Ticket]:
-        """Who comes forward now: of each tree the next, or, where many others are looked at anyway, all that may.
+    def called(self, turn_of: TurnOf) -> Iterator[Ticket]:
+        """Who comes forward now: of each tree the next, and before it those whose turn depends on who else comes.
 
         Read it to its end; it goes on the next time until nobody may come forward any more.
         """
         for root in list(self._fallen):
-            everybody = root in crowded
             while (ticket := self._next(root, turn_of)) is not None:
                 yield ticket
-                if ticket.turn and not everybody:
+                if ticket.turn:
                     break
             else:
                 del self._fallen[root]

@@ -17,7 +17,7 @@ from queues.core.model import FlavorResource, Preemption, PreemptionPolicy, Time
 from queues.core.nomination import Entry, Preempting
 from queues.core.past_turns import by_past_use
 from queues.core.policy import FairSharing, Policy
-from queues.core.preemption import classical, fair
+from queues.core.preemption import classical, fair, giving
 from queues.core.preemption.candidates import Need, Target
 from queues.core.records import QueueRecord, Standing, WorkloadRecord
 from queues.core.shelves import Turn
@@ -87,9 +87,9 @@ class Fair:
         self._rules = rules
 
     def line(self, entries: Sequence[Entry | Standing], books: Books) -> Iterable[Entry | Standing]:
-        del books
         return tournament.winners(
             entries,
+            books.borrowers,
             by_priority=self._by_priority,
             non_borrowing_first=self._rules.prioritize_non_borrowing,
         )
@@ -118,8 +118,7 @@ class Fair:
     def prospect(
         self, record: WorkloadRecord, queue: QueueRecord, unit: FlavorResource, amount: int
     ) -> Prospect | None:
-        del record, queue, unit, amount
-        return None
+        return giving.prospect(record, queue, unit, amount, self._rules)
 
 
 class Remembering:

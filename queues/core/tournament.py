@@ -7,13 +7,15 @@ leaves usage as it was.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from queues.core.accounts import Account
+from queues.core.borrowers import Borrowers
 from queues.core.fairness import Measure, borrows_any, measure_of
 from queues.core.model import FlavorResource, Timestamp, Uid
 from queues.core.nomination import Entry
-from queues.core.records import Standing, WorkloadRecord
+from queues.core.records import QueueRecord, Standing, WorkloadRecord
 from queues.core.tree import Node
 
 Contender = Entry | Standing
@@ -29,10 +31,13 @@ class Score(NamedTuple):
     uid: Uid
 
 
-def winners(entries: Sequence[Contender], *, by_priority: bool, non_borrowing_first: bool) -> Iterator[Contender]:
+def winners(
+    entries: Sequence[Contender], borrowers: Borrowers, *, by_priority: bool, non_borrowing_first: bool
+) -> Iterator[Contender]:
     """The entries in their turn; read it while usage changes. Trees follow one another by name.
 
-    Cost of a turn: the contenders of the tree times its height times the units that they borrow.
+    Cost of a turn: the contenders of the tree times its height times the units that they borrow. Where all
+    ClusterQueues stand right below the root, those of the queues whose usage changed with the turn.
     """
     by_root: dict[Node, list[Contender]] = {}
     for entry in entries:
@@ -43,10 +48,55 @@ def winners(entries: Sequence[Contender], *, by_priority: bool, non_borrowing_fi
             left.sort(key=lambda entry: (-entry.record.priority, entry.record.workload.queued_at, entry.record.uid))
             yield from left
             continue
+        if root.height == 1:
+            yield from _Flat(left, borrowers, by_priority=by_priority, non_borrowing_first=non_borrowing_first)
+            continue
         while left:
             winner = _winner(root, left, by_priority=by_priority, non_borrowing_first=non_borrowing_first)
             left.remove(winner)
             yield winner
+
+
+class _Flat:
+    """The contenders of a tree where nobody's score depends on others, so that they stand in a heap."""
+
+    def __init__(
+        self, contenders: Sequence[Contender], borrowers: Borrowers, *, by_priority: bool, non_borrowing_first: bool
+    ) -> None:
+        self._borrowers = borrowers
+        self._by_priority = by_priority
+        self._non_borrowing_first = non_borrowing_first
+        self._scores: dict[Uid, Score] = {}
+        self._of_queue: dict[QueueRecord, list[Contender]] = {}
+        self._heap: list[tuple[Score, int, Contender]] = []
+        self._serial = 0
+        for one in contenders:
+            self._of_queue.setdefault(_queue(one), []).append(one)
+            self._enter(one)
+
+    def __iter__(self) -> Iterator[Contender]:
+        while self._heap:
+            score, _, winner = heappop(self._heap)
+            if self._scores.get(winner.record.uid) is not score:
+                continue  # it was scored anew since
+            del self._scores[winner.record.uid]
+            queue = _queue(winner)
+            self._of_queue[queue].remove(winner)
+            self._borrowers.touched.clear()
+            yield winner
+            for changed in (queue, *self._borrowers.touched):
+                for one in self._of_queue.get(changed, ()):
+                    self._enter(one)
+
+    def _enter(self, one: Contender) -> None:
+        node, record = _node(one), one.record
+        asks = [(node.account(unit), amount) for unit, amount in _usage(one).items()]
+        score = score_below_root(
+            node, record, asks, by_priority=self._by_priority, non_borrowing_first=self._non_borrowing_first
+        )
+        self._scores[record.uid] = score
+        self._serial += 1
+        heappush(self._heap, (score, self._serial, one))
 
 
 def score_below_root(
@@ -118,10 +168,14 @@ def _best(
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def _node(entry: Contender) -> Node:
+def _queue(entry: Contender) -> QueueRecord:
     queue = entry.queue if isinstance(entry, Entry) else entry.record.queue
     assert queue is not None  # noqa: S101
-    return queue.node
+    return queue
+
+
+def _node(entry: Contender) -> Node:
+    return _queue(entry).node
 
 
 def _usage(entry: Contender) -> Mapping[FlavorResource, int]:

@@ -32,9 +32,6 @@ from queues.core.records import (
 from queues.core.shelves import Shelves, Ticket, Turn, TurnOf, tickets_of
 from queues.core.tree import Node
 
-#: With more candidates than this in a tree, it costs less to look at everybody at once.
-_CROWD = 4
-
 #: Stages in which a workload is counted as pending.
 PENDING = (QUEUED, BACKING_OFF, BARRED)
 
@@ -262,6 +259,10 @@ class Waiting:
             for unit in some:
                 self._shelves.fell(queue.node.root, queue.node.account(unit))
             self._hasten_in(queue)
+        for root in dict.fromkeys(queue.node.root for queue in freed):
+            if self._shelves.has_thresholds(root):
+                for ticket in self._shelves.would_evict(root, self.books.borrowers.below(root).most_kept):
+                    self._wake(ticket.group, ticket.queue)
 
     def _hasten(self) -> None:
         """Where somebody was asked to go, turns may come earlier."""
@@ -289,16 +290,13 @@ class Waiting:
         """Have those come forward for whom there may be enough by now."""
         if self._shelves.is_quiet:
             return
-        trees = dict.fromkeys(self._shelves.trees(), 0)
+        trees = self._shelves.trees()
         for queue in list(self.active) if self.active else ():
-            root = queue.node.root
-            if root in trees and queue.is_active and queue.order.head() is not None:
-                trees[root] += 1
+            if queue.node.root in trees and queue.is_active and queue.order.head() is not None:
                 for ticket in tickets_of(queue):
                     if ticket.may_come:  # one of these may come before the head
                         self._come(ticket)
-        crowded = {root for root, awake in trees.items() if awake > _CROWD}
-        for ticket in self._shelves.called(self.turn_of, crowded):
+        for ticket in self._shelves.called(self.turn_of):
             self._come(ticket)
 
     def _come(self, ticket: Ticket) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from queues.core import tournament
 from queues.core.preemption import candidates, classical, fair
 from tests.compiled import needs_interpreted_core
 from tests.properties.storms import FLAVORS, Climate, Storm
@@ -81,3 +83,30 @@ def test_the_line_of_a_flat_tree_finds_whom_the_general_one_finds(monkeypatch: p
             storm.step()
     assert seen[True] > 10
     assert seen[False] > 10
+
+
+@needs_interpreted_core
+@pytest.mark.parametrize("name", ["fair, flat", "fair, limits, two flavors"])
+def test_a_flat_tournament_has_the_winners_of_the_general_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    seen: Counter[int] = Counter()
+
+    class Compared(tournament._Flat):
+        def __init__(self, contenders: Any, *args: Any, **rules: Any) -> None:
+            super().__init__(contenders, *args, **rules)
+            self.left, self.rules = list(contenders), rules
+
+        def __iter__(self) -> Iterator[Any]:
+            for winner in super().__iter__():
+                root = tournament._node(winner).root
+                assert winner is tournament._winner(root, self.left, **self.rules)
+                seen[len(self.left)] += 1
+                self.left.remove(winner)
+                yield winner
+            assert not self.left
+
+    monkeypatch.setattr(tournament, "_Flat", Compared)
+    for seed in range(4):
+        storm = Storm(seed, CLIMATES[name])
+        for _ in range(1000):
+            storm.step()
+    assert seen[2] + seen[3] > 100

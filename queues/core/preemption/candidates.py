@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
@@ -184,6 +185,23 @@ def holders(queue: QueueRecord, short: frozenset[FlavorResource]) -> Iterator[Wo
     for record in queue.holding.values():
         if not record.evicted and not short.isdisjoint(record.charges):
             yield record
+
+
+def who_may_go(holder: QueueRecord, need: Need) -> list[WorkloadRecord]:
+    """Those of a queue in the order in which they would have to go; others only where it borrows what is short."""
+    queue = need.queue
+    assert queue.spec is not None  # noqa: S101
+    policies = queue.spec.preemption
+    if holder is queue:
+        policy = policies.within_cluster_queue
+    elif policies.reclaim_within_cohort is _NEVER or holder.node.is_within_quota(need.short):
+        return []
+    else:
+        policy = policies.reclaim_within_cohort
+    if policy is _NEVER:
+        return []
+    records = [record for record in holders(holder, need.short) if may_evict(policy, need.record, record)]
+    return in_turn(records, partial(rank, is_own=holder is queue)) if records else records
 
 
 def _in_cohorts(need: Need, queue_at: Queues, *, without_borrowing: bool) -> Iterator[Candidate]:

@@ -7,7 +7,6 @@ one by one, and puts everything back before it returns. It never touches what is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
@@ -17,7 +16,7 @@ from queues.core.fairness import Measure, borrows, measure_of
 from queues.core.model import PreemptionPolicy
 from queues.core.policy import FairSharing, FairStrategy
 from queues.core.preemption import sparing
-from queues.core.preemption.candidates import Need, Rank, Target, holders, in_turn, may_evict, rank
+from queues.core.preemption.candidates import Need, Rank, Target, rank, who_may_go
 from queues.core.preemption.giving import is_in_vain, is_plain
 from queues.core.quantities import fits
 from queues.core.reasons import Preempted
@@ -60,26 +59,10 @@ def _candidates(need: Need, books: Books) -> dict[Node, list[WorkloadRecord]]:
     found: dict[Node, list[WorkloadRecord]] = {}
     for node in _queues_below(need.queue.node.root):
         holder = books.queue_at.get(node)
-        records = [] if holder is None else _candidates_in(holder, need)
+        records = [] if holder is None else who_may_go(holder, need)
         if records:
             found[node] = records
     return found
-
-
-def _candidates_in(holder: QueueRecord, need: Need) -> list[WorkloadRecord]:
-    queue = need.queue
-    assert queue.spec is not None  # noqa: S101
-    policies = queue.spec.preemption
-    if holder is queue:
-        policy = policies.within_cluster_queue
-    elif policies.reclaim_within_cohort is _NEVER or holder.node.is_within_quota(need.short):
-        return []
-    else:
-        policy = policies.reclaim_within_cohort
-    if policy is _NEVER:
-        return []
-    records = [record for record in holders(holder, need.short) if may_evict(policy, need.record, record)]
-    return in_turn(records, partial(rank, is_own=holder is queue)) if records else records
 
 
 def _queues_below(top: Node) -> Iterator[Node]:
@@ -284,7 +267,7 @@ class _PlainLine:
     def next_queue(self, search: _Search) -> Node | None:
         if self._last is not None:
             _review(self._queues, self._last, self.candidates, search)
-        elif records := _candidates_in(self._need.queue, self._need):
+        elif records := who_may_go(self._need.queue, self._need):
             self._open(self._own, records, search)
         self._let_in(search)
         self._last = self._queues[0][1] if self._queues else None
@@ -302,10 +285,11 @@ class _PlainLine:
                 self._left = 0
                 return
             self._left -= 1
-            is_too_much = not search.reclaims_own and keeps < own and (own < share or not can_give_itself)
+            # Of equals the preemptor's own queue gives last.
+            is_too_much = not search.reclaims_own and keeps < own and (own <= share or not can_give_itself)
             if queue is self._need.queue or is_too_much or not _is_open(queue.node, search):
                 continue
-            if records := _candidates_in(queue, self._need):
+            if records := who_may_go(queue, self._need):
                 self._open(queue.node, records, search)
 
     def _open(self, node: Node, records: list[WorkloadRecord], search: _Search) -> None:

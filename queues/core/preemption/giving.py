@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from queues.core.books import Books
-from queues.core.borrowers import NOTHING_TO_GIVE, is_ranked
-from queues.core.fairness import Measure, measure_of
-from queues.core.model import FlavorResource, PreemptionPolicy
+from queues.core.borrowers import NOTHING_TO_GIVE, Ranking, is_ranked
+from queues.core.fairness import Measure, least_with, measure_of
+from queues.core.lacks import Prospect
+from queues.core.model import UNLIMITED, FlavorResource, PreemptionPolicy
 from queues.core.policy import FairSharing, FairStrategy
-from queues.core.preemption.candidates import Need, holders, may_evict
+from queues.core.preemption.candidates import Need, holders, may_evict, who_may_go
 from queues.core.quantities import add_up, fits
+from queues.core.records import QueueRecord, WorkloadRecord
 from queues.core.tree import Node
 
 _FINAL_SHARE: Final = (FairStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)
@@ -72,14 +74,111 @@ def is_in_vain(need: Need, books: Books, rules: FairSharing) -> bool:
     if not is_plain(node.root, rules):
         return False
     freed, share = standing_of(need, rules)
-    is_enough = True
+    missing: dict[FlavorResource, int] = {}
     for unit in need.short:
         account = node.account(unit).ahead
         amount = need.usage.get(unit, 0) - freed.get(unit, 0)
-        if amount > account.available:
-            is_enough = False
+        available = account.available
+        if amount > available:
+            missing[unit] = amount - available
             if not fits(account.usage + amount, account.potential):
                 return True  # it may not borrow so much, whoever goes
-    if is_enough:
+    if not missing:
         return False
-    return share is None or share > books.borrowers.below(node.root).most_kept
+    return share is None or not _could_give(need, missing, share, books.borrowers.below(node.root))
+
+
+def prospect(
+    record: WorkloadRecord, queue: QueueRecord, unit: FlavorResource, amount: int, rules: FairSharing
+) -> Prospect | None:
+    """What preemption could add where it was tried in vain; None where queues are not flat, or that can be anything.
+
+    What the queue would have with the request falls only when it uses less itself. Cost: the workloads of the own
+    queue.
+    """
+    node = queue.node
+    if not is_plain(node.root, rules):
+        return None
+    freed, share = standing_of(Need(record, queue, {unit: amount}, frozenset((unit,)), _anywhere), rules)
+    own = freed.get(unit, 0)
+    account = node.account(unit).ahead
+    if amount - own <= account.available:
+        return None
+    if not fits(account.usage + amount - own, account.potential):
+        share = None
+    turns = [(each.ahead, each.ahead.usage - 1) for each in node.accounts.values() if each.ahead.usage > 0]
+    return Prospect(own, tuple(turns), share)
+
+
+def _anywhere() -> bool:
+    return True
+
+
+def _could_give(need: Need, missing: dict[FlavorResource, int], share: Measure, ranking: Ranking) -> bool:
+    """Whether all others together have so much that they could give.
+
+    Whoever has as much as the preemptor's own queue gives before that does, and has to keep as much; whoever has less,
+    once the own queue has come down to that. Cost: the workloads of the own queue, and the queues with larger shares.
+    """
+    if share > ranking.most_kept:
+        return False
+    if share == NOTHING_TO_GIVE:
+        return True
+    left = dict(missing)
+    steps = _own_steps(need)
+    step = 0
+    for one in reversed(ranking.by_share):
+        while one.share < steps[step]:
+            step += 1
+            if step == len(steps):
+                return False
+        if one.queue is need.queue or one.keeps < steps[step]:
+            continue
+        for unit in missing:
+            left[unit] -= could_give(one.queue.node, unit, steps[step])
+        if max(left.values()) <= 0:
+            return True
+    return False
+
+
+def _own_steps(need: Need) -> list[Measure]:
+    """The share of the own queue with the request, and after each of its own workloads that has to go, in turn."""
+    node, freed = need.queue.node, who_may_go(need.queue, need)
+    for unit, amount in need.usage.items():
+        node.account(unit).ahead.charge(amount)
+    steps = [measure_of(node)]
+    for record in freed:
+        for unit, amount in record.charges.items():
+            node.account(unit).ahead.release(amount)
+        steps.append(measure_of(node))
+    for record in freed:
+        for unit, amount in record.charges.items():
+            node.account(unit).ahead.charge(amount)
+    for unit, amount in need.usage.items():
+        node.account(unit).ahead.release(amount)
+    return steps
+
+
+def could_give(node: Node, unit: FlavorResource, share: Measure) -> int:
+    """At most so much of the unit goes before the node's share is below this one.
+
+    Where it borrows one resource alone, that has to stay large enough.
+    """
+    account = node.accounts.get(unit)
+    if account is None:
+        return 0
+    usage = account.ahead.usage
+    if not share.parts:
+        return usage
+    borrowed: int | None = None
+    for other, its in node.accounts.items():
+        beyond = its.ahead.usage - its.subtree
+        if beyond > 0 and its.subtree < UNLIMITED:
+            if other.resource != unit.resource:
+                return usage
+            borrowed = (borrowed or 0) + beyond
+    if borrowed is None:
+        return 0
+    over = max(0, usage - account.subtree)
+    spare = borrowed - least_with(node, unit.resource, share)
+    return usage if over <= spare else max(0, spare)
