@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from admission.resources import webhook_config
-from tests.controlplane.cluster import Api, ControlPlane
+from tests.controlplane.cluster import Api, ControlPlane, eventually
 
 NAMESPACE = "muster-system"
 NAME = f"system:serviceaccount:{NAMESPACE}:muster"
@@ -31,10 +31,30 @@ def kubeconfig_of_muster(plane: ControlPlane) -> str:
     path = plane.folder / "muster.kubeconfig"
     if not path.exists():
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        for each in (namespace, *yaml.safe_load_all((webhook_config() / "rbac.yaml").read_text())):
+        manifests = list(yaml.safe_load_all((webhook_config() / "rbac.yaml").read_text()))
+        for each in (namespace, *manifests):
             plane.api.apply(each)
+        for each in manifests:
+            eventually(lambda each=each: _may_all(plane.api, each), message="the account has its rights")
         path.write_text(with_token(plane.api, plane.kubeconfig, NAMESPACE, "muster"))
     return str(path)
+
+
+def _may_all(api: Api, role: dict[str, Any]) -> bool:
+    """Whether the API server knows of a role and its binding, which it learns a moment after they are stored."""
+    group = f"system:serviceaccounts:{NAMESPACE}"
+    for rule in role["rules"] if role["kind"] in {"ClusterRole", "Role"} else ():
+        asked = {"group": rule["apiGroups"][0], "verb": rule["verbs"][0]}
+        asked["resource"], _, asked["subresource"] = rule["resources"][0].partition("/")
+        asked["name"] = (rule.get("resourceNames") or [""])[0]
+        if role["kind"] == "Role":
+            asked["namespace"] = role["metadata"]["namespace"]
+        spec = {"user": NAME, "groups": ["system:serviceaccounts", group], "resourceAttributes": asked}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        answer = api.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        if not answer["status"]["allowed"]:
+            return False
+    return True
 
 
 def with_token(api: Api, kubeconfig: str, namespace: str, account: str) -> str:
@@ -50,6 +70,7 @@ def with_token(api: Api, kubeconfig: str, namespace: str, account: str) -> str:
 def calls(plane: ControlPlane) -> list[dict[str, Any]]:
     """The account's calls so far, as audit events; of an API server that is `AUDITED`."""
     log = (plane.folder / "logs" / "kube-apiserver.log").read_text(errors="replace")
+    log = log[: log.rfind("\n") + 1]  # the last line may be half written
     return [json.loads(line) for line in log.splitlines() if line.startswith('{"kind":"Event","apiVersion":"audit')]
 
 

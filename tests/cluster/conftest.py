@@ -11,7 +11,7 @@ import pytest
 from tests.cluster import account
 from tests.cluster import town as towns
 from tests.cluster.town import Town
-from tests.controlplane.cluster import Api, ControlPlane
+from tests.controlplane.cluster import Api, ControlPlane, eventually
 from tests.controlplane.cluster import control_plane as running
 
 
@@ -30,6 +30,9 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     wanted = dict(getattr(request.module, "CONTROL_PLANE", {}))
     wanted["api_args"] = (*account.AUDITED, *wanted.get("api_args", ()))
     with running(**wanted) as plane:
+        # The API server makes its own namespaces a moment after it is ready.
+        for name in ("default", "kube-system"):
+            eventually(lambda name=name: plane.api.find("Namespace", name), message=f"there is a namespace {name}")
         yield plane
         expected = getattr(request.module, "EXPECTED_REFUSALS", None)
         assert [each for each in account.refused(plane) if expected is None or not re.search(expected, each)] == []

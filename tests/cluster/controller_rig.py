@@ -17,7 +17,7 @@ from admission.resources import webhook_config
 from admission.settings import Settings
 from admission.settings.configuration import LeaderElection
 from tests.cluster.account import NAMESPACE, kubeconfig_of_muster
-from tests.controlplane.cluster import KUEUE, Api, ControlPlane, eventually
+from tests.controlplane.cluster import KINDS, KUEUE, Api, ControlPlane, eventually
 
 Object = dict[str, Any]
 
@@ -26,9 +26,9 @@ SETTINGS = Settings(namespace=NAMESPACE, leader_election=LeaderElection(leader_e
 
 def install_crds(plane: ControlPlane) -> None:
     plane.kubectl("apply", "--server-side", "-k", str(webhook_config() / "crds"))
-    plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    # The handlers of a new CRD come up a moment after it is established.
-    eventually(lambda: isinstance(plane.api.list("Topology") + plane.api.list("Workload"), list))
+    # The handlers of a new CRD come up a moment after it is established, each by itself.
+    for kind in [kind for kind, (version, _, _) in KINDS.items() if version == KUEUE]:
+        eventually(lambda kind=kind: plane.api.list(kind) is not None, message=f"{kind} is served")
 
 
 class Running:
@@ -56,7 +56,7 @@ class Running:
         """In order."""
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(30)
         if self.error is not None:
             raise self.error
 
@@ -64,7 +64,7 @@ class Running:
         """At once, between any two writes: nothing that is under way gets a chance to end."""
         if self._loop is not None and self._task is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(10)
+        self._thread.join(30)
 
     def _main(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
@@ -179,17 +179,24 @@ class Watched:
         return str(self.api.get("Workload", name, self.namespace)["metadata"]["resourceVersion"])
 
     def finish(self, name: str) -> None:
-        found = self.api.get("Workload", name, self.namespace)
-        conditions = found.get("status", {}).get("conditions") or []
-        done = {
-            "type": "Finished",
-            "status": "True",
-            "reason": "Succeeded",
-            "message": "",
-            "lastTransitionTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
-        body = {"status": {"conditions": [*conditions, done]}}
-        self.api.patch("Workload", name, body, self.namespace, sub="status")
+        """Without undoing what the controller says of it meanwhile."""
+
+        def finished() -> bool:
+            found = self.api.get("Workload", name, self.namespace)
+            conditions = found.get("status", {}).get("conditions") or []
+            done = {
+                "type": "Finished",
+                "status": "True",
+                "reason": "Succeeded",
+                "message": "",
+                "lastTransitionTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            }
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            body = {"metadata": version, "status": {"conditions": [*conditions, done]}}
+            self.api.patch("Workload", name, body, self.namespace, sub="status")
+            return True
+
+        eventually(finished, message=f"{name} is finished")
 
     def status(self, kind: str, name: str) -> Mapping[str, Any]:
         namespace = self.namespace if kind == "LocalQueue" else None

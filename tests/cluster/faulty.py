@@ -96,7 +96,7 @@ class Faulty:
         self._folder = folder
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
         self._thread.start()
-        assert self._started.wait(20)
+        assert self._started.wait(60)
         authority = base64.b64encode(held.authorities).decode()
         config = yaml.safe_load(Path(kubeconfig_of_muster(plane)).read_text())
         config["clusters"][0]["cluster"] = {"server": self.server, "certificate-authority-data": authority}

@@ -19,7 +19,7 @@ from benchmarks import installed
 from benchmarks.contestants import PEER, install_crds
 from benchmarks.peer import build
 from tests.cluster.town import GPU, QUEUE, is_running, is_true, job, kueue, node, pod
-from tests.controlplane.cluster import KUEUE, Api, ControlPlane, eventually
+from tests.controlplane.cluster import KINDS, KUEUE, Api, ControlPlane, eventually
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 RECORDED = Path(__file__).parent / "kueue-before.yaml"
@@ -122,7 +122,8 @@ def _as_recorded(plane: ControlPlane) -> None:
         if crd["spec"]["names"]["kind"] == "ResourceFlavor":
             crd = _stored_as_v1beta1(crd)
         api.apply(crd, manager="kueue")
-    eventually(lambda: api.list("Workload") == [] and api.list("ResourceFlavor") == [])
+    for kind in [kind for kind, (version, _, _) in KINDS.items() if version == KUEUE]:
+        eventually(lambda kind=kind: api.list(kind) == [], message=f"{kind} is served")
     uids: dict[str, str] = {}
     for recorded in yaml.safe_load_all(RECORDED.read_text()):
         obj, status = _with(recorded, uids), _with(recorded.pop("status", None), uids)
@@ -141,7 +142,7 @@ def _as_recorded(plane: ControlPlane) -> None:
         if status and obj["kind"] in {"Workload", "ClusterQueue", "LocalQueue"}:
             name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace")
             api.patch(obj["kind"], name, {"status": status}, namespace, sub="status")
-    eventually(lambda: _all_run(api), seconds=30, every=0.3, message="what Kueue had started runs")
+    eventually(lambda: _all_run(api), seconds=60, every=0.3, message="what Kueue had started runs")
 
 
 def _with(value: Any, uids: dict[str, str]) -> Any:

@@ -99,7 +99,7 @@ class Replica:
         """SIGKILL is the loss of a node: nobody of the tree lives to tell."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
-            self.process.wait(20)
+            self.process.wait(60)
 
     def children(self) -> list[int]:
         """Everybody below."""

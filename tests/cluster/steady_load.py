@@ -106,14 +106,18 @@ class Load:
     def _end(self) -> None:
         """Workloads and pods as they run to their end."""
         while not self._over.wait(0.3):
-            for each in self.api.list("Workload", self.namespace):
-                if not each["metadata"].get("ownerReferences") and is_true(each, "Admitted"):
-                    self._finish(each)
-            for each in self.api.list("Pod", self.namespace):
-                if not gates(each) and each["status"].get("phase") == "Pending":
-                    body = {"status": {"phase": "Succeeded"}}
-                    with contextlib.suppress(ApiError):
-                        self.api.patch("Pod", each["metadata"]["name"], body, self.namespace, sub="status")
+            with contextlib.suppress(ApiError, requests.RequestException):  # one that has too much to do is asked again
+                self._end_some()
+
+    def _end_some(self) -> None:
+        for each in self.api.list("Workload", self.namespace):
+            if not each["metadata"].get("ownerReferences") and is_true(each, "Admitted"):
+                self._finish(each)
+        for each in self.api.list("Pod", self.namespace):
+            if not gates(each) and each["status"].get("phase") == "Pending":
+                body = {"status": {"phase": "Succeeded"}}
+                with contextlib.suppress(ApiError):
+                    self.api.patch("Pod", each["metadata"]["name"], body, self.namespace, sub="status")
 
     def _finish(self, each: dict[str, Any]) -> None:
         if is_true(each, "Finished"):
@@ -165,9 +169,9 @@ class Admissions:
 
     def after(self, when: float) -> float:
         """Seconds from `when` to the first admission after it."""
-        return min(at for at in self.at.values() if at > when) - when
+        return min(at for at in list(self.at.values()) if at > when) - when
 
     def pause(self, when: float) -> float:
         """The longest time without an admission that began around `when`."""
-        times = sorted(self.at.values())
+        times = sorted(list(self.at.values()))  # noqa: C414  # it grows meanwhile
         return max(later - earlier for earlier, later in itertools.pairwise(times) if earlier > when - 1)

@@ -14,7 +14,7 @@ import yaml
 
 from tests.cluster import kueue_before
 from tests.cluster.kueue_before import TEAM
-from tests.cluster.town import CONTROLLERS, QUEUE, Muster, is_running, is_true, pod
+from tests.cluster.town import CONTROLLERS, QUEUE, Muster, held, is_running, is_true, pod
 from tests.controlplane.cluster import ApiError, ControlPlane, eventually
 
 pytestmark = pytest.mark.cluster
@@ -113,7 +113,7 @@ def test_it_is_taken_over_and_nobody_is_evicted(kueues: ControlPlane, successor:
         text=True,
     ) as waiting:
         successor.start()
-        out, err = waiting.communicate(timeout=60)
+        out, err = waiting.communicate(timeout=120)
     assert waiting.returncode == 0, err
     assert "deleted MutatingWebhookConfiguration kueue-mutating-webhook-configuration" in out
     kept = list(yaml.safe_load_all((tmp_path / "kueue-before-muster.yaml").read_text()))
@@ -138,7 +138,12 @@ def test_it_is_taken_over_and_nobody_is_evicted(kueues: ControlPlane, successor:
     api.delete("Job", "runs", TEAM)
     eventually(lambda: any(name.startswith("waits-") for name in running(kueues)), seconds=30)
     others = {name: uid for name, uid in before.items() if not name.startswith("runs-")}
-    assert {name: uid for name, uid in running(kueues).items() if not name.startswith("waits-")} == others
+
+    def are_left() -> bool:
+        return {name: uid for name, uid in running(kueues).items() if not name.startswith("waits-")} == others
+
+    # The pods of the deleted job have a moment to end.
+    eventually(are_left, message="the others run on")
 
 
 def test_running_pods_are_imported_with_their_usage(kueues: ControlPlane, successor: Muster) -> None:
@@ -162,7 +167,8 @@ def test_running_pods_are_imported_with_their_usage(kueues: ControlPlane, succes
         "other",
     ]
     assert QUEUE not in api.get("Pod", "old-0", TEAM)["metadata"]["labels"]
-    used = _used(kueues)
+    used = sum(held(each, "cpu") for each in api.list("Workload", TEAM))
+    eventually(lambda: _used(kueues) == used, message="the queue says what is held")
     ended = muster(kueues, *mapping)
     assert ended.returncode == 0, ended.stderr
     assert "imported 3 pods" in ended.stdout

@@ -78,6 +78,13 @@ def team(town: Town) -> str:
     del spec["podSets"][0]["template"]["metadata"]["name"]  # type: ignore[index]
     town.api.create(kueue("Workload", "bare", spec, name))
     eventually(lambda: len([w for w in town.workloads(name) if condition(w, "QuotaReserved").get("message")]) == 3)
+
+    def counts(kind: str, queue: str, namespace: str | None = None) -> tuple[int, int]:
+        status = town.api.get(kind, queue, namespace)["status"]
+        return status["admittedWorkloads"], status["pendingWorkloads"]
+
+    # The queues may say so later than the Workloads.
+    eventually(lambda: counts("ClusterQueue", name) == counts("LocalQueue", "default", name) == (1, 2))
     return name
 
 
@@ -175,9 +182,10 @@ def test_the_peers_own_command_line_works(kubectl: Kubectl, town: Town) -> None:
     eventually(lambda: is_true(api.get("ClusterQueue", space), "Active"))
     eventually(lambda: is_true(api.get("LocalQueue", "mine", space), "Active"))
     # list
-    for name in ("first", "second"):
-        api.create(job(space, name, 1, 2, queue="mine", run_for="1h"))
-    eventually(lambda: [p["metadata"]["name"] for p in town.running(space)] and len(town.workloads(space)) == 2)
+    api.create(job(space, "first", 1, 2, queue="mine", run_for="1h"))
+    eventually(lambda: town.running(space), message="the first is the one that is admitted")
+    api.create(job(space, "second", 1, 2, queue="mine", run_for="1h"))
+    eventually(lambda: len(town.workloads(space)) == 2)
     assert space in kubectl("kueue", "list", "clusterqueue", "--active=true")
     assert "mine" in kubectl("kueue", "list", "localqueue", "-n", space)
     assert "small" in kubectl("kueue", "list", "resourceflavor")

@@ -53,11 +53,22 @@ def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
         assert "Warning" not in done.stderr, done.stderr
         point(control_plane, process.address, (folder / "certificates" / "ca.crt").read_bytes())
         old = Old(control_plane.api)
-        eventually(lambda: [old.api.request("GET", old.path(kind, namespace=None)) for kind in CONVERTED])
+        for kind in (each for each, (version, *_) in KINDS.items() if version.startswith("kueue")):
+            eventually(lambda kind=kind: old.api.request("GET", old.path(kind, namespace=None)))
+        # Until the API server goes by the address that it was just told, it can convert nothing.
+        for kind, spec in PROBES.items():
+            eventually(lambda kind=kind, spec=spec: old.create(kind, "probe", spec))
         yield process
 
 
 CONVERTED = ("ClusterQueue", "Cohort", "LocalQueue", "MultiKueueCluster", "Workload")
+PROBES: dict[str, Object] = {
+    "ClusterQueue": {},
+    "Cohort": {},
+    "LocalQueue": {"clusterQueue": "probe"},
+    "MultiKueueCluster": {"kubeConfig": {"location": "probe"}},
+    "Workload": {"podSets": [pod_set()]},
+}
 
 
 @pytest.fixture
@@ -242,9 +253,9 @@ def test_lists_and_watches_are_converted(old: Old, name: str) -> None:
     mine = {each["metadata"]["name"]: each for each in found["items"] if each["metadata"]["name"].startswith(name)}
     assert {each["spec"]["cohort"] for each in mine.values()} == {"a", "b"}
     assert {each["apiVersion"] for each in mine.values()} == {V1BETA1}
-    params = {"watch": "true", "resourceVersion": found["metadata"]["resourceVersion"], "timeoutSeconds": "20"}
+    params = {"watch": "true", "resourceVersion": found["metadata"]["resourceVersion"], "timeoutSeconds": "60"}
     with old.api.session().get(
-        old.api.server + old.path("ClusterQueue"), params=params, stream=True, timeout=30
+        old.api.server + old.path("ClusterQueue"), params=params, stream=True, timeout=70
     ) as stream:
         old.api.patch("ClusterQueue", f"{name}a", {"spec": {"cohortName": "later"}})
         event = json.loads(next(stream.iter_lines()))

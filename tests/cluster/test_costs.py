@@ -104,9 +104,12 @@ def is_empty(queues: Watched, name: str) -> bool:
 
 
 def is_set_up(queues: Watched, name: str) -> bool:
-    """Whether a new queue has its status and its finalizer, which are written once."""
-    has_finalizer = bool(queues.api.get("ClusterQueue", name)["metadata"].get("finalizers"))
-    return has_finalizer and bool(queues.condition("ClusterQueue", name, "Active"))
+    """Whether a new queue and its flavor have their statuses and their finalizers, which are written once."""
+    has_finalizers = all(
+        queues.api.get(kind, each)["metadata"].get("finalizers")
+        for kind, each in (("ClusterQueue", name), ("ResourceFlavor", "default"))
+    )
+    return has_finalizers and all(queues.condition(kind, name, "Active") for kind in ("ClusterQueue", "LocalQueue"))
 
 
 def test_a_write_for_each_admission_and_none_for_anything_else(town: ControlPlane, asked: Asked) -> None:

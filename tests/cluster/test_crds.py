@@ -37,8 +37,11 @@ pytestmark = pytest.mark.cluster
 def crds(control_plane: ControlPlane) -> None:
     control_plane.kubectl("apply", "--server-side", "-k", str(webhook_config() / "crds"))
     control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-    # The handlers of a new CRD come up a moment after it is established.
-    eventually(lambda: control_plane.api.list("Topology") == [] and control_plane.api.list("Workload") == [])
+    # The handlers of a new CRD come up a moment after it is established, and so does what is said of it.
+    for kind in SHORT:
+        eventually(lambda kind=kind: control_plane.api.list(kind) == [])
+    path = f"/apis/{KUEUE}"
+    eventually(lambda: SHORT.keys() <= {each["kind"] for each in control_plane.api.request("GET", path)["resources"]})
 
 
 # ------------------------------------------------------------------ creates

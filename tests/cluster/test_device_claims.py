@@ -71,8 +71,15 @@ def ns(control_plane: ControlPlane) -> str:
     quotas = [{"name": "cpu", "nominalQuota": 16}, {"name": "gpus", "nominalQuota": 4}]
     group = {"coveredResources": ["cpu", "gpus"], "flavors": [{"name": "default", "resources": quotas}]}
     control_plane.api.create(cluster_queue(name, 0, resourceGroups=[group]))
-    control_plane.api.create(local_queue("default", name, name))
+    has_queue(control_plane.api, name)
     return name
+
+
+def has_queue(api: Api, ns: str) -> None:
+    """Makes the LocalQueue `default`. The webhook gives it to who names no queue as soon as it has heard of it."""
+    api.create(local_queue("default", ns, ns))
+    probe = job(ns, 1, queue=None, resourceClaimTemplateName="t")
+    eventually(lambda: api.create(probe, dry_run=True)["metadata"]["labels"][QUEUE] == "default")
 
 
 def requests(count: int, device_class: str = "gpu", **fields: Any) -> dict[str, Any]:
@@ -184,7 +191,7 @@ def test_slices_of_gpus_and_whole_gpus_draw_on_one_quota(control_plane: ControlP
     quotas = [{"name": "cpu", "nominalQuota": 99}, {"name": parts, "nominalQuota": 2 * 840}]
     group = {"coveredResources": ["cpu", parts], "flavors": [{"name": "default", "resources": quotas}]}
     api.create(cluster_queue(ns, 0, resourceGroups=[group]))
-    api.create(local_queue("default", ns, ns))
+    has_queue(api, ns)
 
     def total() -> int:
         resources = (api.get("ClusterQueue", ns)["status"].get("flavorsReservation") or [{}])[0].get("resources", [])

@@ -82,6 +82,7 @@ class Reader:
 def reader(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     custom_kinds.serve(control_plane)
     control_plane.api.apply(leader_worker_sets())
+    eventually(lambda: control_plane.api.list("LeaderWorkerSet") == [], "LeaderWorkerSets are served")
     for number in range(2):
         control_plane.api.create(node(f"host-{number}", "rack-0"))
     muster = Muster(control_plane, Path(tmp_path_factory.mktemp("muster")), SETTINGS)
@@ -132,9 +133,13 @@ def test_the_commands_of_the_tasks_do_what_they_say(started: Reader, page: str) 
         (job,) = [each for block in blocks(QUICK_START) for each in manifests(block) if each["kind"] == "Job"]
         started.hands_in([job])
 
+    uid = started.api.get("Job", "train", "vision")["metadata"]["uid"]
+
     def workload() -> str | None:
-        names = [each["metadata"]["name"] for each in started.api.list("Workload", "vision")]
-        return next((name for name in names if name.startswith("job-train")), None)
+        """Not that of a job of this name that is gone."""
+        found = [each["metadata"] for each in started.api.list("Workload", "vision")]
+        mine = [each["name"] for each in found if uid in {one["uid"] for one in each.get("ownerReferences") or []}]
+        return next((name for name in mine if name.startswith("job-train")), None)
 
     name = eventually(workload, "its Workload is there")
     lines = commands(DOCS / page)

@@ -89,13 +89,14 @@ def unfinished(town: Town, made: list[tuple[str, str, str]]) -> list[str]:
     return found
 
 
-def assert_all_finish(town: Town, made: list[tuple[str, str, str]], patience: float = 60) -> None:
+def assert_all_finish(town: Town, made: list[tuple[str, str, str]], patience: float = 120) -> None:
     """Waits as long as gangs go on finishing, for a machine may be slow; fails once none did for so many seconds."""
-    left, since = unfinished(town, made), time.monotonic()
+    # An etcd that stood still may have to find itself for a moment.
+    left, since = again_and_again(lambda: unfinished(town, made)), time.monotonic()
     while left:
         time.sleep(0.2)
-        now = unfinished(town, made)
-        replace_stopped(town, now)
+        now = again_and_again(lambda: unfinished(town, made))
+        again_and_again(lambda now=now: replace_stopped(town, now))
         if len(now) < len(left):
             left, since = now, time.monotonic()
         assert time.monotonic() - since < patience, f"nothing finished any more:\n{described(town, left)}"

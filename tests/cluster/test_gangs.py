@@ -47,8 +47,15 @@ def waits(town: Town, namespace: str, name_part: str = "") -> dict[str, Any]:
 # ------------------------------------------------------------------ intercepted as they are created
 
 
+def knows_its_queue(town: Town, team: str) -> None:
+    """The webhook may hear of a LocalQueue later than the controller; then it gives it to who names none."""
+    probe = pod(team, "probe", 1)
+    eventually(lambda: town.api.create(probe, dry_run=True)["metadata"]["labels"][QUEUE] == "default")
+
+
 def test_a_gpu_pod_that_names_no_queue_is_gated_and_let_go_when_it_is_admitted(town: Town) -> None:
     team = town.team(4)
+    knows_its_queue(town, team)
     made = town.api.create(pod(team, "plain", 4))
     assert "kueue.x-k8s.io/admission" in gates(made)
     assert made["metadata"]["labels"][QUEUE] == "default"
@@ -66,6 +73,7 @@ def test_a_gpu_pod_that_names_no_queue_is_gated_and_let_go_when_it_is_admitted(t
 
 def test_a_gpu_job_that_names_no_queue_is_queued_whole(town: Town) -> None:
     team = town.team(8)
+    knows_its_queue(town, team)
     made = town.api.create(job(team, "train", 4, 2, run_for="1s"))
     assert made["spec"]["suspend"] is True
     assert made["metadata"]["labels"][QUEUE] == "default"

@@ -63,6 +63,8 @@ def evil(control_plane: ControlPlane, running: Running) -> str:
     subject = {"apiGroup": group, "kind": "User", "name": "tenant"}
     reference = {"apiGroup": group, "kind": "Role", "name": "all"}
     api.create({**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]})
+    tenant = control_plane.api_of("tenant")
+    eventually(lambda: tenant.list("Workload", name) == [], message="the tenant has its rights")
     return name
 
 

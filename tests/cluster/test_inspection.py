@@ -80,6 +80,7 @@ def inspection(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
         started("u3", time.time() - 3600, namespace="team-a"),
     )
     journal.start()
+    eventually(lambda: journal.health().lag == 0.0, message="the journal is written")
     serving_certificate(folder, ["localhost", "inspection.muster-system.svc"])
     port = free_port()
     log = (folder / "log").open("wb")
@@ -91,7 +92,7 @@ def inspection(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFac
     try:
         eventually(
             lambda: (folder / "ready").exists() or process.poll(),
-            seconds=20,
+            seconds=60,
             message=f"inspection does not start: {folder}/log",
         )
         yield Inspection(f"https://localhost:{port}", folder, process, port)
@@ -140,7 +141,9 @@ def aggregated(control_plane: ControlPlane, api: Api, inspection: Inspection) ->
     for group, version in ((GROUP, "v1beta2"), (GROUP, "v1beta1"), ("inspection.muster.dev", "v1")):
         api.create(api_service(group, version, inspection.port, ca))
     for group, version in ((GROUP, "v1beta2"), (GROUP, "v1beta1"), ("inspection.muster.dev", "v1")):
-        eventually(lambda g=group, v=version: is_available(api, f"{v}.{g}"), seconds=30)
+        eventually(lambda g=group, v=version: is_available(api, f"{v}.{g}"), seconds=60)
+        # Who passes requests on hears of it a moment after it is stored.
+        eventually(lambda g=group, v=version: api.request("GET", f"/apis/{g}/{v}"))
     return inspection
 
 
@@ -212,11 +215,17 @@ def test_the_command_line_asks_it_through_the_api_server(control_plane: ControlP
 
 
 def test_discovery_goes_through_the_aggregator(control_plane: ControlPlane, aggregated: Inspection) -> None:
-    versions = control_plane.kubectl("api-versions").stdout.split()
-    assert {f"{GROUP}/v1beta2", f"{GROUP}/v1beta1", "inspection.muster.dev/v1"} <= set(versions)
+    def lists(command: str) -> str:
+        done = control_plane.kubectl(command, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    # The API server gathers what they all serve a moment after it serves them.
+    wanted = {f"{GROUP}/v1beta2", f"{GROUP}/v1beta1", "inspection.muster.dev/v1"}
+    eventually(lambda: wanted <= set(lists("api-versions").split()))
     groups = {g["name"]: g for g in control_plane.api.request("GET", "/apis")["groups"]}
     assert groups[GROUP]["preferredVersion"]["version"] == "v1beta2"
-    listed = control_plane.kubectl("api-resources").stdout
+    listed = eventually(lambda: lists("api-resources"))
     assert "inspection.muster.dev" not in listed, "`kubectl get queues` stays Kueue's"
 
 

@@ -57,7 +57,7 @@ async def following(
         informer._version = since
         task = asyncio.ensure_future(informer.run())
         try:
-            await asyncio.wait_for(informer.wait_synced(), 20)
+            await asyncio.wait_for(informer.wait_synced(), 60)
             yield client, view, informer
         finally:
             task.cancel()
@@ -167,8 +167,8 @@ class TestCaches:
         caches = Caches(control_plane.kubeconfig)
         caches.start()
         try:
-            assert caches.wait_synced(30)
-            assert caches.namespace_labels("default") == {"kubernetes.io/metadata.name": "default"}
+            assert caches.wait_synced(60)
+            eventually(lambda: caches.namespace_labels("default") == {"kubernetes.io/metadata.name": "default"})
             assert caches.namespace_labels("nowhere") is None
             namespace = control_plane.namespace({"team": "vision"})
             eventually(lambda: (caches.namespace_labels(namespace) or {}).get("team") == "vision")
@@ -183,7 +183,7 @@ class TestCaches:
             eventually(lambda: caches.has_local_queue(namespace, "q"))
             control_plane.restart("kube-apiserver")
             control_plane.api.delete("LocalQueue", "q", namespace)
-            eventually(lambda: not caches.has_local_queue(namespace, "q"), seconds=40)
+            eventually(lambda: not caches.has_local_queue(namespace, "q"), seconds=60)
         finally:
             caches.stop()
 

@@ -160,11 +160,11 @@ def test_readiness_from_the_start_to_the_second_start(api: Api, queue: str) -> N
     """Started, lost, not recovered in time: evicted; and the next start has its whole time again."""
     job = Job(api, queue, queue)
     eventually(job.is_started)
-    assert job.says("PodsReady") == ("False", "WaitForStart")
+    eventually(lambda: job.says("PodsReady") == ("False", "WaitForStart"))
     job.pods(active=1, ready=1)
     eventually(lambda: job.says("PodsReady") == ("True", "Started"))
     job.pods(active=1, ready=0)
-    eventually(lambda: job.says("PodsReady") == ("False", "WaitForRecovery"))
+    eventually(lambda: job.once_said("PodsReady", "False", "WaitForRecovery"))
     eventually(lambda: job.says("Evicted") == ("True", "PodsReadyTimeout") and not job.is_started())
     assert job.says("QuotaReserved")[0] == "True", "quota stays while pods run"
     job.pods(active=0)
@@ -273,9 +273,13 @@ def test_updates_of_checks_are_merged_at_the_start_and_taken_out_at_the_stop(api
     eventually(lambda: not job.is_started() and "requeueAt" in job.workload["status"].get("requeueState", {}))
     eventually(lambda: "nodeSelector" not in job.now["spec"]["template"]["spec"])
     assert "l" not in job.now["spec"]["template"]["metadata"].get("labels", {})
-    (state,) = job.workload["status"]["admissionChecks"]
-    assert (state["state"], state["retryCount"], state["requeueAfterSeconds"]) == ("Pending", 1, 600)
-    assert job.says("QuotaReserved")[0] == "False", "it is not tried again before its time"
+
+    def is_asked_anew() -> bool:
+        (state,) = job.workload["status"]["admissionChecks"]
+        return (state["state"], state["retryCount"], state["requeueAfterSeconds"]) == ("Pending", 1, 600)
+
+    eventually(is_asked_anew)
+    eventually(lambda: job.says("QuotaReserved")[0] == "False", message="it is not tried again before its time")
     api.delete("Job", job.name, "default")
 
 
@@ -290,8 +294,11 @@ def test_finished_work_goes_when_its_time_is_over(api: Api, queue: str) -> None:
 
 
 def _checked(api: Api, queue: str) -> str:
-    """Gives the queue a check that is active."""
+    """Gives the queue a check that is active, and returns once the controller knows."""
     name = f"{queue}-check"
+    api.patch("ClusterQueue", queue, {"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": name}]}}})
+    watched = Watched(api)
+    eventually(lambda: watched.condition("ClusterQueue", queue, "Active")["reason"] == "AdmissionCheckNotFound")
     api.create(
         {
             "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -302,8 +309,7 @@ def _checked(api: Api, queue: str) -> str:
     )
     active = {"type": "Active", "status": "True", "reason": "Test", "message": "", "lastTransitionTime": _stamp()}
     api.patch("AdmissionCheck", name, {"status": {"conditions": [active]}}, sub="status")
-    api.patch("ClusterQueue", queue, {"spec": {"admissionChecksStrategy": {"admissionChecks": [{"name": name}]}}})
-    time.sleep(0.5)
+    eventually(lambda: watched.condition("ClusterQueue", queue, "Active")["status"] == "True")
     return name
 
 

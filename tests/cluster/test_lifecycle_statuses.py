@@ -173,6 +173,6 @@ def test_muster_itself_is_not_judged(api: Api) -> None:
             "Impersonate-User": "system:serviceaccount:muster-system:muster",
             "Impersonate-Group": "system:masters",
         },
-        timeout=10,
+        timeout=40,
     )
     assert answer.status_code == 200, answer.text

@@ -111,6 +111,25 @@ def namespaced(api: Api, name: str, cpu: int = 4, **spec: Any) -> Watched:
     return Watched(api, name)
 
 
+def keeps_out(watched: Watched, body: Object, reason: str) -> None:
+    """Creates it, and anew as long as it is admitted: the controller may hear of it before it hears of what forbids it.
+
+    The two come by watches of their own, and only the watch of one kind has an order.
+    """
+    api, name = watched.api, body["metadata"]["name"]
+
+    def is_kept_out() -> bool:
+        found = watched.condition("Workload", name, "QuotaReserved")
+        if found.get("status") == "True":
+            api.delete("Workload", name, watched.namespace)
+            watched.gone("Workload", name)
+            api.create(body)
+        return (found.get("status"), found.get("reason")) == ("False", reason)
+
+    api.create(body)
+    eventually(is_kept_out, message=f"{name} waits for {reason}")
+
+
 def with_quota(name: str, cpu: int, flavor_name: str = "default") -> Object:
     return {"spec": {"resourceGroups": cluster_queue(name, cpu, flavors=flavor_name)["spec"]["resourceGroups"]}}
 
@@ -161,9 +180,7 @@ def test_a_taint_that_is_taken_off_a_flavor(api: Api, watched: Watched, name: st
 def test_a_limit_range(api: Api, name: str, how: str) -> None:
     watched = namespaced(api, name)
     api.create(limits(name, name, 1))
-    eventually(lambda: api.find("LimitRange", name, name))
-    api.create(workload("w", name, cpu=2, namespace=name))
-    watched.waits("w", "Misconfigured")
+    keeps_out(watched, workload("w", name, cpu=2, namespace=name), "Misconfigured")
     if how == "deleted":
         api.delete("LimitRange", name, name)
     else:
@@ -324,9 +341,8 @@ def test_a_foreign_pod_that_ends(api: Api, watched: Watched, name: str) -> None:
     pod = job(name, cpu=1)["spec"]["template"]["spec"]
     metadata = {"name": name, "namespace": "default"}
     api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**pod, "nodeName": name}})
-    eventually(lambda: api.get("Pod", name, "default")["spec"].get("nodeName") == name)
-    api.create(on_one_host(name, 2))
-    watched.waits(name, "TopologyPlacementFailed")
+    assert api.get("Pod", name, "default")["spec"].get("nodeName") == name
+    keeps_out(watched, on_one_host(name, 2), "TopologyPlacementFailed")
     api.patch("Pod", name, {"status": {"phase": "Succeeded"}}, "default", sub="status")
     watched.admitted(name)
 

@@ -21,13 +21,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 CONTROL_PLANE = {"controllers": towns.CONTROLLERS, "scheduler": True, "kwok": True, "users": {"researcher": []}}
 
 
-def runs(town: Town, namespace: str, count: int, seconds: float = 30) -> None:
+def runs(town: Town, namespace: str, count: int, seconds: float = 60) -> None:
     eventually(
         lambda: len(town.running(namespace)) == count, seconds=seconds, message=f"{count} pods of {namespace} run"
     )
 
 
-def goes(town: Town, kind: str, name: str, namespace: str | None = None, seconds: float = 40) -> None:
+def goes(town: Town, kind: str, name: str, namespace: str | None = None, seconds: float = 90) -> None:
     eventually(lambda: town.api.find(kind, name, namespace) is None, seconds=seconds, message=f"{kind} {name} goes")
 
 
@@ -88,7 +88,7 @@ def test_whatever_is_deleted_first_nothing_stays_terminating(town: Town, order: 
         time.sleep(0.5)
     if "Namespace" not in order:
         for kind in ("Pod", "Job"):
-            eventually(lambda kind=kind: town.api.list(kind, team) == [], seconds=40, message=f"every {kind} goes")
+            eventually(lambda kind=kind: town.api.list(kind, team) == [], seconds=90, message=f"every {kind} goes")
         town.api.delete("Namespace", team)
     town.api.delete("ClusterQueue", team)
     town.api.delete("ResourceFlavor", team)
@@ -296,7 +296,7 @@ def test_a_crowd_of_pods_created_at_once_is_admitted_as_far_as_it_fits(town: Tow
     eventually(
         lambda: all(p["status"].get("phase") == "Succeeded" for p in town.pods(team)), seconds=120, message="all finish"
     )
-    eventually(lambda: not any(FINALIZER in p["metadata"].get("finalizers", []) for p in town.pods(team)))
+    eventually(lambda: not any(FINALIZER in p["metadata"].get("finalizers", []) for p in town.pods(team)), seconds=60)
     assert town.trails.over_quota({team: 64}, {team: team}) == []
     assert town.trails.bound_early(team) == []
     town.raze(team)

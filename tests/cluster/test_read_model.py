@@ -94,9 +94,13 @@ def test_the_pages_know_what_the_queues_know(control_plane: ControlPlane, rememb
         return {host["name"]: host["used"] for rack in domains for host in rack["nodes"]}
 
     eventually(lambda: used() == {"a": 4000, "b": 4000, "c": 0}, message="the hosts are on the map")
-    with remembered.connect() as connection:
-        (company,) = cohorts.tree(connection, time.time())["items"]
-    assert [child["name"] for child in company["cohorts"]] == ["research"]
+
+    def known_cohorts() -> list[list[str]]:
+        with remembered.connect() as connection:
+            found = cohorts.tree(connection, time.time())["items"]
+        return [[child["name"] for child in each["cohorts"]] for each in found]
+
+    eventually(lambda: known_cohorts() == [["research"]], message="the company is known")
 
     api.create(gang("large", 3, 0))
     watched.waits("large", "TopologyPlacementFailed")
@@ -143,8 +147,8 @@ def test_the_next_controller_knows_which_sizes_were_started(control_plane: Contr
         eventually(lambda: memory.recall_starts(time.time() + 1).result(), every=0.2, message="the start is written")
         api.delete("Workload", "gone", "default")
         watched.gone("Workload", "gone")
-        assert known(first) == [(2, RACK, 2)]
-    assert memory.close(5)
+        eventually(lambda: known(first) == [(2, RACK, 2)])
+    assert memory.close(30)
     with running(control_plane, settings, Memory(settings)) as second:
 
         def remembered_after_news() -> bool:

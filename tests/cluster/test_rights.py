@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from admission.resources import webhook_config
-from tests.controlplane.cluster import KUEUE, Api, ControlPlane, free_port
+from tests.controlplane.cluster import KINDS, KUEUE, Api, ControlPlane, free_port
 from tests.controlplane.cluster import eventually as soon
 
 pytestmark = pytest.mark.cluster
@@ -35,7 +35,8 @@ def installed(control_plane: ControlPlane, api: Api) -> None:
     path = control_plane.folder / "manifests.yaml"
     path.write_text(yaml.safe_dump_all(each for each in everything if not each["kind"].endswith(callers)))
     control_plane.kubectl("apply", "--server-side", "-f", str(path))
-    eventually(lambda: api.list("Workload") == [] and api.list("Topology") == [])
+    for kind in [kind for kind, (version, _, _) in KINDS.items() if version == KUEUE]:
+        eventually(lambda kind=kind: api.list(kind) == [], message=f"{kind} is served")
 
 
 @contextmanager

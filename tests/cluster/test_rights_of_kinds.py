@@ -40,7 +40,7 @@ Object = dict[str, Any]
 
 
 def eventually(question: Any, message: str) -> Any:
-    return soon(question, seconds=40, message=message)
+    return soon(question, seconds=90, message=message)
 
 
 class Call(NamedTuple):
@@ -306,9 +306,12 @@ def test_all_kinds_live_with_the_rights_that_are_shipped(control_plane: ControlP
     queue.stop("None")
     api.create(pod(ns, "pod", 0, queue="lq"))
     starts()
-    queue.answers("Rejected")
     eventually(
-        lambda: not [each for each in jobs if api.find(each["kind"], each["metadata"]["name"], ns)], "jobs are deleted"
+        lambda: (
+            queue.answers("Rejected")
+            and not [each for each in jobs if api.find(each["kind"], each["metadata"]["name"], ns)]
+        ),
+        "jobs are deleted",
     )
 
     for kind in ("StatefulSet", "LeaderWorkerSet"):

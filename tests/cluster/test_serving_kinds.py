@@ -34,7 +34,7 @@ FRAMEWORKS = {"integrations": {"frameworks": ["batch/job", "deployment", "statef
 @pytest.fixture(scope="module")
 def town(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     control_plane.api.create(crd())
-    control_plane.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+    eventually(lambda: control_plane.api.list("LeaderWorkerSet") == [], message="LeaderWorkerSets are served")
     with towns.town(control_plane, Path(tmp_path_factory.mktemp("muster")), FRAMEWORKS) as one:
         yield one
         one.all_razed()
@@ -73,7 +73,7 @@ def serving(kind: str, namespace: str, name: str, replicas: int, gpus: int, *, q
 
 
 def run(town: Town, namespace: str, count: int) -> None:
-    eventually(lambda: len(town.running(namespace)) == count, seconds=30, message=f"{count} pods of {namespace} run")
+    eventually(lambda: len(town.running(namespace)) == count, seconds=60, message=f"{count} pods of {namespace} run")
 
 
 def reason(town: Town, namespace: str) -> str:
@@ -209,7 +209,7 @@ def test_a_leader_worker_set_starts_group_by_group(town: Town) -> None:
     for group, worker in itertools.product(range(2), range(3)):
         town.api.create(group_pod(made, group, worker))
     run(town, team, 3)
-    workloads = town.workloads(team)
+    workloads = eventually(lambda: found if len(found := town.workloads(team)) == 2 else None)
     assert [[(s["name"], s["count"]) for s in w["spec"]["podSets"]] for w in workloads] == [
         [("leader", 1), ("worker", 2)],
         [("leader", 1), ("worker", 2)],

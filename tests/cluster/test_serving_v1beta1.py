@@ -69,7 +69,7 @@ def test_muster_dev_serves_v1beta1_while_it_is_asked_for(dev: Dev) -> None:
     dev.settings.write_text(yaml.safe_dump(SETTINGS))
     dev.start()
     eventually(lambda: not is_served(api), message="v1beta1 is gone")
-    assert new(api, "ClusterQueue", "q")["spec"]["cohortName"] == "d"
+    assert eventually(lambda: new(api, "ClusterQueue", "q"))["spec"]["cohortName"] == "d"
 
 
 def test_removing_muster_dev_takes_v1beta1_away(dev: Dev) -> None:
@@ -116,7 +116,7 @@ def test_what_was_stored_as_v1beta1_is_read_and_stored_anew(dev: Dev) -> None:
     dev.start()
     eventually(lambda: not is_served(api), message="v1beta1 is gone")
     assert eventually(lambda: new(api, "ClusterQueue", "q"))["spec"] == stored
-    assert new(api, "Workload", "w")["spec"] == workload["spec"]
+    assert eventually(lambda: new(api, "Workload", "w"))["spec"] == workload["spec"]
 
 
 def test_muster_in_the_cluster_puts_its_authority_into_the_crds(tmp_path: Path) -> None:
@@ -145,5 +145,5 @@ def test_muster_in_the_cluster_puts_its_authority_into_the_crds(tmp_path: Path) 
                 assert asked == {"service": v1beta1_crds.SERVICE, "caBundle": secret["ca.crt"]}, plural
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
         assert "forbidden" not in (tmp_path / "log").read_text().lower()

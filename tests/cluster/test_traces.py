@@ -139,10 +139,11 @@ def test_a_job_that_has_to_wait_says_why_in_its_trace(town: Town, collector: Col
     town.api.create(pod(team, "first", 4))
     eventually(lambda: is_bound(town.api.get("Pod", "first", team)))
     town.api.create(job(team, "train", 2, 2))
-    waiting = eventually(
-        lambda: next((w for w in town.workloads(team) if "train" in w["metadata"]["name"]), None), seconds=20
+    waiting = eventually(lambda: next((w for w in town.workloads(team) if "train" in w["metadata"]["name"]), None))
+    name = waiting["metadata"]["name"]
+    eventually(
+        lambda: towns.condition(town.api.get("Workload", name, team), "QuotaReserved")["reason"] == "WaitingForQuota"
     )
-    eventually(lambda: towns.condition(town.api.get("Workload", waiting["metadata"]["name"], team), "QuotaReserved"))
     town.api.delete("Pod", "first", team)
     spans = collector.whole(waiting["metadata"]["uid"])
     assert tree(spans) == PARENTS
@@ -162,7 +163,8 @@ def below(process: int) -> list[int]:
 
 
 def logged(town: Town) -> list[dict[str, Any]]:
-    lines = town.muster.log.read_text(errors="replace").splitlines()
+    text = town.muster.log.read_text(errors="replace")
+    lines = text[: text.rfind("\n") + 1].splitlines()  # the last one may be half written
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
@@ -172,20 +174,29 @@ def test_every_process_can_be_told_to_log_more_and_less(town: Town) -> None:
     processes = [top, *below(top)]
     assert len(processes) >= 5, "the webhook has a master and a worker"
     assert all(levels.is_listening(each, levels.number("debug")) for each in processes)
-    team = town.team(8)
+    team, probes, number = town.team(8), town.team(40), itertools.count()
+
+    def in_effect(level: str) -> bool:
+        """Of a pod of its own: the level goes from process to process."""
+        name = f"{level}-{next(number)}"
+        town.api.create(pod(probes, name, 1))
+        eventually(lambda: [line for line in told("admitted", probes) if name in line["workload"]])
+        details = [line for line in told("created", probes) if name in line["workload"]]
+        return bool(details) == (level == "debug")
+
+    def told(what: str, of: str = team) -> list[dict[str, Any]]:
+        mine = [line for line in logged(town) if str(line.get("workload", "")).startswith(f"{of}/")]
+        return [line for line in mine if line["msg"] == what]
+
     for level in ("debug", "info"):
         levels.run(level, top)
+        eventually(lambda level=level: in_effect(level))
         town.api.create(pod(team, level, 1))
         eventually(lambda level=level: is_bound(town.api.get("Pod", level, team)))
     assert set(processes) <= {top, *below(top)}, "nobody has ended"
-
-    def told(what: str) -> list[dict[str, Any]]:
-        mine = [line for line in logged(town) if str(line.get("workload", "")).startswith(f"{team}/")]
-        return [line for line in mine if line["msg"] == what]
-
     admitted = eventually(lambda: found if len(found := told("admitted")) == 2 else None)
     created = [line["workload"] for line in told("created")]
     assert len(created) == 1, "a detail, told only while all details were asked for"
     assert admitted[0]["workload"] == created[0]
     assert (admitted[0]["level"], admitted[0]["process"], admitted[0]["clusterQueue"]) == ("info", "controller", team)
-    town.raze(team)
+    town.raze(team, probes)

@@ -61,12 +61,17 @@ def tenant(control_plane: ControlPlane) -> Api:
 
 
 def refused(action: Callable[[], Any], *texts: str, status: int | None = None) -> ApiError:
-    with pytest.raises(ApiError) as caught:
+    """An `AssertionError` otherwise, so that it can be asked `eventually`: that of `pytest.raises` would end it."""
+    error: ApiError | None = None
+    try:
         action()
-    assert caught.value.status == status if status else 400 <= caught.value.status < 500, str(caught.value)
+    except ApiError as caught:
+        error = caught
+    assert error is not None, "it is not refused"
+    assert error.status == status if status else 400 <= error.status < 500, str(error)
     for text in texts:
-        assert text in caught.value.message
-    return caught.value
+        assert text in error.message
+    return error
 
 
 # ------------------------------------------------------------------ creates

@@ -84,7 +84,7 @@ class Muster:
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(20)
+            self.process.wait(60)
 
     def child(self, command: str) -> int | None:
         """Process id of the child that runs `muster COMMAND`."""
@@ -265,8 +265,10 @@ class Trails:
 
     def bound_early(self, namespace: str | None = None) -> list[str]:
         """Pods that got a node while no Workload of theirs was admitted."""
-        workloads, early = self.of("Workload", namespace), []
-        for pod in self.of("Pod", namespace):
+        # The pods first: whatever let one of them go is stored by the time that Workloads are asked for.
+        pods, early = self.of("Pod", namespace), []
+        workloads = self.of("Workload", namespace)
+        for pod in pods:
             bound = pod.first_that(is_bound)
             if bound is None:
                 continue
@@ -424,7 +426,7 @@ class Town:
     def steady(self) -> None:
         """Waits until reviews are answered, as after a kill."""
         probe = kueue("ResourceFlavor", "probe", {})
-        eventually(lambda: self.api.create(probe, dry_run=True), seconds=30, message="reviews are answered")
+        eventually(lambda: self.api.create(probe, dry_run=True), seconds=60, message="reviews are answered")
 
     def workloads(self, namespace: str) -> list[dict[str, Any]]:
         return self.api.list("Workload", namespace)
@@ -442,7 +444,7 @@ class Town:
             self.api.delete("Namespace", name)
             self.api.delete("ClusterQueue", name)
 
-    def all_razed(self, seconds: float = 60) -> None:
+    def all_razed(self, seconds: float = 120) -> None:
         """Nothing of a deleted team may stay Terminating."""
         for kind in ("Namespace", "ClusterQueue"):
             eventually(

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,7 @@ from admission.settings import Integrations, Settings, dump
 from admission.settings.configuration import InternalCertManagement, Webhook
 from admission.webhook.configuration import ByUrl, Reached, manifests
 from tests.cluster.account import NAMESPACE, kubeconfig_of_muster
-from tests.controlplane.cluster import Api, ApiError, ControlPlane, eventually, free_port
+from tests.controlplane.cluster import KINDS, KUEUE, Api, ApiError, ControlPlane, eventually, free_port
 
 CRDS = Path(__file__).parents[2] / "webhook-config" / "crds"
 
@@ -71,7 +72,7 @@ class WebhookProcess:
                 stdin=subprocess.DEVNULL,
             )
         if wait:
-            eventually(self.is_ready, seconds=30, message=f"the webhook listens; its log is in {self.folder}")
+            eventually(self.is_ready, seconds=60, message=f"the webhook listens; its log is in {self.folder}")
 
     def is_ready(self) -> bool:
         assert self.process is not None
@@ -82,7 +83,7 @@ class WebhookProcess:
     def end(self, number: int = signal.SIGTERM) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
-            self.process.wait(10)
+            self.process.wait(60)
 
     def log(self) -> str:
         return (self.folder / "webhook.log").read_text()
@@ -93,7 +94,7 @@ def install_crds(api: Api) -> None:
         for crd in yaml.safe_load_all(path.read_text()):
             if crd and crd["kind"] == "CustomResourceDefinition":
                 api.apply(crd)
-    for kind in ("Workload", "LocalQueue", "ClusterQueue", "Cohort", "ResourceFlavor", "Topology", "AdmissionCheck"):
+    for kind in [kind for kind, (version, _, _) in KINDS.items() if version == KUEUE]:
         eventually(lambda kind=kind: api.list(kind) is not None, seconds=30, message=f"{kind} is served")
 
 
@@ -120,6 +121,37 @@ def install_callers(api: Api, settings: Settings, reached: Reached) -> None:
         return False
 
     eventually(is_refused, seconds=30, message="webhook and policies are in force")
+    _all_in_force(api)
+
+
+def _all_in_force(api: Api) -> None:
+    """Waits for a policy of its own, stored last: those that were stored or deleted before are seen with it, or before.
+
+    The API server looks at all of them together about once a second; until then it may go by some of them only, or
+    still by those of the settings before.
+    """
+    name = f"last-{uuid.uuid4().hex[:6]}"
+    kind = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [kind]},
+        "validations": [{"expression": f"object.metadata.name != '{name}'", "message": "the last one"}],
+    }
+    body = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    policy, binding = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+    api.create({**body, "kind": policy, "spec": spec})
+    api.create({**body, "kind": binding, "spec": {"policyName": name, "validationActions": ["Deny"]}})
+    probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+
+    def is_refused() -> bool:
+        try:
+            api.create(probe, dry_run=True)
+        except ApiError as error:
+            return "the last one" in error.message
+        return False
+
+    eventually(is_refused, seconds=60, message="all policies are in force")
+    api.delete(binding, name)
+    api.delete(policy, name)
 
 
 @contextlib.contextmanager
