@@ -26,3 +26,10 @@ def test_judgements_in_a_crowded_cohort(policy: Policy) -> None:
     crowded = replace(scenarios.LARGE.part(2), cohorts=1, queues=50, preemption=False)
     outcome = core.play(crowded, policy)
     assert outcome.looks <= 1.5
+
+
+def test_judgements_in_a_crowded_cohort_where_those_who_borrow_most_are_evicted() -> None:
+    """Whoever could evict nobody is not judged, though something is given back all the time."""
+    crowded = replace(scenarios.LARGE, cohorts=1, queues=50)
+    outcome = core.play(crowded, Policy(fair_sharing=FairSharing()))
+    assert outcome.looks <= 3

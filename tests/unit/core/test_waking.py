@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from queues.core import events
-from queues.core.policy import FairSharing, Policy
+from queues.core.policy import FairSharing, FairStrategy, Policy
 from queues.core.tree import Account, Node
 from tests.builders import ANY, LOWER, admitted, check, cluster_queue, evicted, local_queue, workload
 
@@ -186,6 +186,25 @@ def test_who_could_be_evicted_by_now_counts_for_those_who_come_after_a_start_tha
     made.apply(events.PodsReadyChanged("slow", ready=True))
     plan = made.run()
     assert (admitted(plan), evicted(plan)) == (["first"], ["low"])
+
+
+def test_under_fair_sharing_who_waits_for_others_is_judged_when_one_of_them_could_give(play, judged):
+    """Six GPUs; `large` would use three, two of them borrowed, so whoever gives has to keep two that it borrows."""
+    made = play(Policy(fair_sharing=FairSharing((FairStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,))))
+    for name, gpus in (("a", 1), ("b", 1), ("d", 3), ("e", 1)):
+        made.queues(cluster_queue(name).cohort("c").gpus(gpus).reclaim(ANY))
+    made.submit(*[workload(name).queue(name[0]) for name in ("a0", "b0", "b1", "d0", "d1", "e0")])
+    assert len(admitted(made.run())) == 6
+    made.submit(workload("large").queue("a").gpus(2))
+    made.submit(workload("b2").queue("b").at(8.0), workload("b3").queue("b").at(9.0))
+    made.run()
+    del judged[:]
+    for gone, next_one in (("d0", "b2"), ("d1", "b3")):
+        made.finish(gone)
+        assert admitted(made.run()) == [next_one]
+    made.finish("e0")
+    assert len(evicted(made.run())) == 1
+    assert judged == ["b2", "b3", "large"]
 
 
 @pytest.mark.parametrize("cohort", [None, "c"], ids=["alone", "in a cohort"])
