@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from prometheus_client import generate_latest
+
 from admission.commands.memory import Memory
 from admission.controllers.loop import Controller
 from admission.kube.client import connect
@@ -65,6 +67,16 @@ class Running:
         if self._loop is not None and self._task is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(30)
+
+    def metrics(self) -> str:
+        """What a scrape finds now, read on the controller's own loop: it may change while another thread reads it."""
+
+        async def scrape() -> str:
+            assert self.controller is not None
+            return generate_latest(self.controller.metrics.registry).decode()
+
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(scrape(), self._loop).result(30)
 
     def _main(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):

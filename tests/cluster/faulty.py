@@ -249,7 +249,7 @@ def faulty(plane: ControlPlane, folder: Path) -> Iterator[Faulty]:
         made.stop()
 
 
-def sample(metrics: str, name: str, **labels: str) -> float:
+def sample(metrics: str, name: str, /, **labels: str) -> float:
     """The value of a series in the text of metrics; 0 where there is none."""
     wanted = {f"{key}={json.dumps(value)}" for key, value in labels.items()}
     for line in metrics.splitlines():

@@ -34,6 +34,7 @@ from tests.cluster.controller_rig import (
     running,
     workload,
 )
+from tests.cluster.faulty import sample
 from tests.controlplane.cluster import ControlPlane, eventually
 
 pytestmark = pytest.mark.cluster
@@ -90,10 +91,8 @@ def test_who_used_less_goes_first_also_after_a_restart(town: Town) -> None:
         api.create(workload("next", "user", priority=9))
         api.create(workload("last", "other", cpu=4))
         eventually(lambda: consumed(watched, "user") > 0, message="use is told")
-        assert running_now.controller is not None
         labels = {"name": "user", "namespace": "default", "cluster_queue": "cq", "replica_role": "standalone"}
-        read = running_now.controller.metrics.registry.get_sample_value
-        assert (read("kueue_local_queue_admission_fair_sharing_usage", labels) or 0) > 0
+        assert sample(running_now.metrics(), "kueue_local_queue_admission_fair_sharing_usage", **labels) > 0
     before, at = consumed(watched, "user"), told(watched, "user")["lastUpdate"]
     assert Fraction(1, 10**4) < before < 4
     # The journal alone has to do: the status is lost.
@@ -162,10 +161,8 @@ def test_shares_of_queues_and_cohorts_are_told(town: Town) -> None:
         watched.admitted("b", "z")
         # 2 of 8 and 1 of 8 cores are borrowed, together 3 from above `left`.
         eventually(lambda: shares() == [250, 2**63 - 1, 0, 375, 0], message="shares are told")
-        assert running_now.controller is not None
-        registry = running_now.controller.metrics.registry
         labels = {"cohort": "left", "replica_role": "standalone"}
-        assert registry.get_sample_value("kueue_cohort_weighted_share", labels) == 375
+        assert sample(running_now.metrics(), "kueue_cohort_weighted_share", **labels) == 375
         api.patch("ClusterQueue", "lender", {"spec": {"cohortName": "elsewhere"}})
         eventually(lambda: share("ClusterQueue", "borrower") == 2000, message="less can be lent")
         watched.finish("b")

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from prometheus_client import generate_latest
 
 from tests.cluster.controller_rig import Running, install_crds
 from tests.cluster.faulty import Answer, Asked, Cut, Expired, Fault, Faulty, Hang, Page, Swallow, faulty, sample
@@ -134,11 +133,6 @@ def test_watches_that_are_five_seconds_late_exceed_no_quota(door: Faulty, runnin
     assert running.error is None
 
 
-def metrics(running: Running) -> str:
-    assert running.controller is not None
-    return generate_latest(running.controller.metrics.registry).decode()
-
-
 def test_nothing_is_decided_while_changes_go_unseen(door: Faulty, running: Running) -> None:
     """The quota is taken away while nobody can tell Muster so; its other watches are well."""
     api, namespace = door.plane.api, team(door.plane.api, "unseen")
@@ -152,7 +146,7 @@ def test_nothing_is_decided_while_changes_go_unseen(door: Faulty, running: Runni
     assert running.controller is not None
     running.controller.behind = said.append
     with door.trouble(fault, closing=lambda path: "clusterqueues" in path):
-        eventually(lambda: sample(metrics(running), "muster_informer_behind_seconds", kind="ClusterQueue") > 0)
+        eventually(lambda: sample(running.metrics(), "muster_informer_behind_seconds", kind="ClusterQueue") > 0)
         spec = api.get("ClusterQueue", namespace)["spec"]
         spec["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = "1"
         api.patch("ClusterQueue", namespace, {"spec": spec})
@@ -161,7 +155,7 @@ def test_nothing_is_decided_while_changes_go_unseen(door: Faulty, running: Runni
         assert not is_true(api.get("Workload", "second", namespace), "Admitted")
     eventually(lambda: said == [True, False], seconds=40, message="it says that it has caught up")
     eventually(lambda: condition(api.get("Workload", "second", namespace), "QuotaReserved").get("status") == "False")
-    assert sample(metrics(running), "muster_informer_behind_seconds", kind="ClusterQueue") == 0
+    assert sample(running.metrics(), "muster_informer_behind_seconds", kind="ClusterQueue") == 0
     running.controller.behind = lambda _: None
 
 

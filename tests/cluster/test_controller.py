@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster.controller_rig import (
     Running,
@@ -289,8 +290,7 @@ def test_in_a_namespace_that_is_being_deleted_nothing_is_made_again(
     api.create(suspended_job(other, queue))
     eventually(lambda: api.list("Workload", other), message="elsewhere all goes on")
     assert not api.list("Workload", ending)
-    assert controller.controller is not None
-    samples = [each for family in controller.controller.metrics.registry.collect() for each in family.samples]
+    samples = [each for family in text_string_to_metric_families(controller.metrics()) for each in family.samples]
     tried = [
         each.value
         for each in samples

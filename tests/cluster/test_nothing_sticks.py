@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from admission.settings import Settings, parse
 from tests.cluster.controller_rig import (
@@ -46,9 +47,8 @@ def controller(control_plane: ControlPlane) -> Iterator[Running]:
 
 def counted(controller: Running, name: str) -> dict[str, float]:
     """The samples of one of Muster's own counters, by kind."""
-    assert controller.controller is not None
-    metric = getattr(controller.controller.metrics, name)._metric
-    samples = [sample for family in metric.collect() for sample in family.samples if sample.name.endswith("_total")]
+    families = text_string_to_metric_families(controller.metrics())
+    samples = [sample for family in families for sample in family.samples if sample.name == name]
     return {sample.labels.get("kind", ""): sample.value for sample in samples}
 
 
@@ -56,9 +56,9 @@ def counted(controller: Running, name: str) -> dict[str, float]:
 def nothing_found(controller: Running) -> Iterator[None]:
     """The sweep went over everything twice after the test, and only found what events had brought up before."""
     yield
-    before = counted(controller, "_sweeps").get("", 0)
-    eventually(lambda: counted(controller, "_sweeps").get("", 0) >= before + 2)
-    assert counted(controller, "_sweep_found") == {}
+    before = counted(controller, "muster_sweeps_total").get("", 0)
+    eventually(lambda: counted(controller, "muster_sweeps_total").get("", 0) >= before + 2)
+    assert counted(controller, "muster_sweep_found_total") == {}
 
 
 @pytest.fixture
