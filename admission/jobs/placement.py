@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, repeat
 
 from admission.api import names
-from admission.api.core import POD_FAILED, Pod
+from admission.api.core import Pod, is_terminal
 from admission.api.kueue import PodSet, TopologyAssignment
 from admission.api.meta import whole_number
 from admission.api.topology_assignment import Domain, decode
@@ -27,11 +27,13 @@ def place(
 ) -> dict[str, Selector]:
     """The node selector of the domain for each of `pods`, by uid; a pod for which there is no room gets none.
 
-    `placed` are the pods of the pod set that were sent off before. `offset` is the index of the pod set's first pod,
-    where its group says so (`group_offset`); else each pod may say it. Cost: pods and domains.
+    `placed` are the pods of the pod set that were sent off before. Those that have ended make room: for the ones that
+    replace them or come after them, and after a second start the assignment is for the others alone. `offset` is the
+    index of the pod set's first pod, where its group says so (`group_offset`); else each pod may say it. Cost: pods and
+    domains.
     """
     domains = decode(assignment)
-    waiting, there = list(pods), [pod for pod in placed if pod.status.phase != POD_FAILED]
+    waiting, there = list(pods), [pod for pod in placed if not is_terminal(pod)]
     by_rank = _by_rank(waiting, there, domains, assignment.levels, pod_set, offset)
     return by_rank if by_rank is not None else _greedily(waiting, there, domains, assignment.levels)
 

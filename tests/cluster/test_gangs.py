@@ -259,3 +259,16 @@ def test_a_queued_pod_cannot_name_its_node(town: Town) -> None:
     with pytest.raises(ApiError):
         town.api.create(bound)
     town.raze(team)
+
+
+def test_the_pods_of_a_job_follow_one_another(town: Town) -> None:
+    """More completions than places: whoever has ended leaves its place to the next."""
+    team = town.team(16)
+    one = job(team, "many", 2, 2, queue="default", run_for="200ms")
+    one["spec"]["completions"] = 6
+    town.api.create(one)
+    eventually(lambda: is_true(town.api.get("Job", "many", team), "Complete"), message="all six have run")
+    eventually(lambda: all(is_true(w, "Finished") for w in town.workloads(team)))
+    assert len(town.workloads(team)) == 1
+    assert town.trails.bound_early(team) == []
+    town.raze(team)

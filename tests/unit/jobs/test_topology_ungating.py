@@ -63,6 +63,20 @@ CASES: dict[str, tuple[list[Any], list[Any], dict[str, int], Any, dict[str, str]
         {"x": "b"},
     ),
     "a failed one makes room": ([of_job("x")], [of_job("p", rack="a", phase="Failed")], {"a": 1}, PLAIN, {"x": "a"}),
+    "one that has succeeded makes room for the next": (
+        [of_job("x")],
+        [of_job("p", rack="a", phase="Succeeded"), of_job("q", rack="b", phase="Running")],
+        {"a": 1, "b": 1},
+        PLAIN,
+        {"x": "a"},
+    ),
+    "an assignment after a second start is for those who had not succeeded before": (
+        [of_job("x", 1)],
+        [of_job("p", 0, rack="a", phase="Succeeded")],
+        {"a": 1},
+        INDEXED,
+        {"x": "a"},
+    ),
     "placed against its rank: greedily": (
         [of_job("x", 1)],
         [of_job("p", 0, rack="b")],
