@@ -225,7 +225,11 @@ class _Cycle:
 
     def _is_affected(self, entry: Entry) -> bool:
         """Whether something happened since the entry was judged that could make a difference to it."""
-        return bool(self._kept) or entry.queue.node.root in self._changed or (self._nodes_changed and entry.needs_nodes)
+        return bool(self._kept) or self._is_changed(entry)
+
+    def _is_changed(self, entry: Entry) -> bool:
+        """Not counting what heads keep for themselves."""
+        return entry.queue.node.root in self._changed or (self._nodes_changed and entry.needs_nodes)
 
     def _note_change(self, entry: Entry) -> None:
         self._changed[entry.queue.node.root] = None
@@ -440,7 +444,7 @@ class _Cycle:
         kept, self._kept = self._kept, []
         for account, amount in reversed(kept):
             account.release(amount)
-        is_kept_back = bool(kept) and holds(entry)
+        is_kept_back = bool(kept) and (not self._is_changed(entry) or holds(entry))
         for account, amount in kept:
             account.charge(amount)
         self._kept = kept
