@@ -344,7 +344,9 @@ class _Cycle:
         watch = None if record.progress else frozenset(entry.assignment.watched)
         lacks = None
         if watch is not None:
+            kept = self._lift_kept()  # or it would come forward each time that this is given back
             lacks = lacks_of(record, entry.queue, entry.assignment, self.strategy.prospect)
+            self._restore_kept(kept)
         record.progress = NO_PROGRESS
         reason, misfit = entry.reason(), entry.misfit
         if misfit is not None:
@@ -435,22 +437,28 @@ class _Cycle:
                 self._kept.append((ahead, amount))
 
     def give_back_kept(self) -> None:
-        for account, amount in reversed(self._kept):
-            account.release(amount)
-        self._kept.clear()
+        self._lift_kept()
 
     def _park_behind(self, entry: Entry, holds: Callable[[Entry], bool]) -> bool:
         """Whether only what heads keep for themselves is in the way; then the workload waits until that changes."""
-        kept, self._kept = self._kept, []
-        for account, amount in reversed(kept):
-            account.release(amount)
+        kept = self._lift_kept()
         is_kept_back = bool(kept) and (not self._is_changed(entry) or holds(entry))
-        for account, amount in kept:
-            account.charge(amount)
-        self._kept = kept
+        self._restore_kept(kept)
         if is_kept_back:
             self._park(entry, _KEPT_BACK, None)
         return is_kept_back
+
+    def _lift_kept(self) -> list[tuple[Account, int]]:
+        """What heads keep is not counted until it is restored."""
+        kept, self._kept = self._kept, []
+        for account, amount in reversed(kept):
+            account.release(amount)
+        return kept
+
+    def _restore_kept(self, kept: list[tuple[Account, int]]) -> None:
+        for account, amount in kept:
+            account.charge(amount)
+        self._kept = kept
 
     # ------------------------------------------------------------------ parking
 

@@ -67,6 +67,7 @@ def test_promises_hold_in_long_histories(climate):
         pytest.param("fair, deep, limits", 1796093184, id="and in a deep tree"),
         pytest.param("flat, limits, two flavors", 1796106728, id="behind one that stands on another shelf"),
         pytest.param("deep, limits, StrictFIFO", 1796127135, id="a head whose victims go so that it need not borrow"),
+        pytest.param("deep, limits, StrictFIFO", 1796129733, id="one that waits for less use while a head keeps some"),
     ],
 )
 def test_storms_that_broke_a_promise_once(climate, seed):
