@@ -263,21 +263,28 @@ class Desk:
         """Starts what the core decided; whether anybody starts or has to go.
 
         An eviction is written after the admissions that were decided before it, for these may be why it is needed:
-        whoever follows the Workloads never sees anybody go while there still seems to be room.
+        whoever follows the Workloads never sees anybody go while there still seems to be room. Those of earlier plans
+        may still be on their way as well.
         """
         success = False
-        admitted: list[Hashable] = []
+        admitted: list[Hashable] | None = None
         for decision in plan:
             success = success or not isinstance(decision, Hold)
-            if isinstance(decision, Evict) and admitted:
-                self._after[decision.uid] = list(admitted)
+            if isinstance(decision, Evict):
+                if admitted is None:
+                    admitted = [key for one in self.promised() if (key := self._key_of(one)) is not None]
+                if admitted:
+                    self._after[decision.uid] = list(admitted)
             token = OfDecision(decision.uid)
             self._guarded(token, now, self._start_decision, decision, now)
-            if isinstance(decision, Admit):
-                workload = self._cluster.tables.workloads.by_uid(decision.uid)
-                if workload is not None:
-                    admitted.append(("Workload", *key_of(workload)))
+            if isinstance(decision, Admit) and admitted is not None and (key := self._key_of(decision)) is not None:
+                admitted.append(key)
         return success
+
+    def _key_of(self, decision: Admit) -> Hashable | None:
+        """Of its Workload's object; None where that is gone."""
+        workload = self._cluster.tables.workloads.by_uid(decision.uid)
+        return None if workload is None else ("Workload", *key_of(workload))
 
     def _start_decision(self, decision: Decision, now: float) -> None:
         uid = decision.uid

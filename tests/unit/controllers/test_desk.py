@@ -149,6 +149,32 @@ def test_an_eviction_is_written_after_the_admissions_that_made_it_needed(office:
     assert office.decisions() == ["Evict uid-low"]
 
 
+def test_an_eviction_is_written_after_admissions_that_were_decided_earlier_and_are_still_being_written(
+    office: Office,
+) -> None:
+    """Nobody who follows the Workloads knows yet that `high` takes what `middle` would otherwise have."""
+    low = workload("low").obj
+    office.see(low)
+    office.turn()
+    first = office.errand_of(Admit)
+    assert isinstance(first.purpose, Admit)
+    office.written(first, next_version(low, decisions.admit(low, first.purpose, NOW)))
+    high = workload("high").spec(priority=5).obj
+    larger = cluster_queue(nominal="4", preemption=PREEMPTION)
+    metadata = msgspec.structs.replace(larger.metadata, resource_version="100")
+    office.see(msgspec.structs.replace(larger, metadata=metadata), high)
+    office.turn()
+    admission = office.errand_of(Admit)
+    office.see(workload("middle").spec(priority=4).obj)
+    office.turn()
+    office.told()
+    assert office.decisions() == ["Admit uid-high"], "the eviction waits for the admission"
+
+    assert isinstance(admission.purpose, Admit)
+    office.written(admission, next_version(high, decisions.admit(high, admission.purpose, NOW)))
+    assert office.decisions() == ["Evict uid-low"]
+
+
 def test_an_admission_without_an_answer_keeps_its_quota_and_is_written_again(office: Office) -> None:
     """It may have been stored, and it was: the second write runs into the first."""
     low = workload("low").obj
