@@ -128,7 +128,10 @@ def test_what_is_evicted_as_soon_as_it_is_admitted_waits_again(office: Office) -
     assert office.decisions() == ["Admit uid-high"]
 
 
-def test_an_eviction_is_written_after_the_admissions_that_made_it_needed(office: Office) -> None:
+@pytest.mark.parametrize("in_one_decision", [True, False])
+def test_an_eviction_is_written_after_the_admissions_that_made_it_needed(
+    office: Office, *, in_one_decision: bool
+) -> None:
     """The higher one takes what is free, so the other has to evict: in that order it is told."""
     low = workload("low").obj
     office.see(low)
@@ -139,37 +142,15 @@ def test_an_eviction_is_written_after_the_admissions_that_made_it_needed(office:
     high, middle = workload("high").spec(priority=5).obj, workload("middle").spec(priority=4).obj
     larger = cluster_queue(nominal="4", preemption=PREEMPTION)
     metadata = msgspec.structs.replace(larger.metadata, resource_version="100")
-    office.see(msgspec.structs.replace(larger, metadata=metadata), high, middle)
-    office.turn()
-    assert office.decisions() == ["Admit uid-high"], "the eviction waits for the admission"
-
-    admission = office.errand_of(Admit)
-    assert isinstance(admission.purpose, Admit)
-    office.written(admission, next_version(high, decisions.admit(high, admission.purpose, NOW)))
-    assert office.decisions() == ["Evict uid-low"]
-
-
-def test_an_eviction_is_written_after_admissions_that_were_decided_earlier_and_are_still_being_written(
-    office: Office,
-) -> None:
-    """Nobody who follows the Workloads knows yet that `high` takes what `middle` would otherwise have."""
-    low = workload("low").obj
-    office.see(low)
-    office.turn()
-    first = office.errand_of(Admit)
-    assert isinstance(first.purpose, Admit)
-    office.written(first, next_version(low, decisions.admit(low, first.purpose, NOW)))
-    high = workload("high").spec(priority=5).obj
-    larger = cluster_queue(nominal="4", preemption=PREEMPTION)
-    metadata = msgspec.structs.replace(larger.metadata, resource_version="100")
     office.see(msgspec.structs.replace(larger, metadata=metadata), high)
-    office.turn()
-    admission = office.errand_of(Admit)
-    office.see(workload("middle").spec(priority=4).obj)
+    if not in_one_decision:
+        office.turn()
+    office.see(middle)
     office.turn()
     office.told()
     assert office.decisions() == ["Admit uid-high"], "the eviction waits for the admission"
 
+    admission = office.errand_of(Admit)
     assert isinstance(admission.purpose, Admit)
     office.written(admission, next_version(high, decisions.admit(high, admission.purpose, NOW)))
     assert office.decisions() == ["Evict uid-low"]
