@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks import report
 from queues.core import events, model
@@ -56,9 +57,9 @@ def node(index: int) -> model.Node:
     return model.Node(model.NodeName(name), labels, {GPU: 8, CPU: 192_000, PODS: 110})
 
 
-def gang(name: str, count: int, gpus: int = 8, priority: int = 0, cpu: int = 4000, **request: str) -> model.Workload:
+def gang(name: str, count: int, gpus: int = 8, priority: int = 0, cpu: int = 4000, **request: Any) -> model.Workload:
     requests = {GPU: gpus, CPU: cpu}
-    topology = model.TopologyRequest(**request) if request else None  # type: ignore[arg-type]
+    topology = model.TopologyRequest(**request) if request else None
     pods = model.PodSet("main", count, requests, requests, topology=topology)
     key = model.ObjectKey("team", name)
     return model.Workload(model.Uid(name), key, QUEUE, (pods,), priority=priority)
@@ -109,7 +110,7 @@ def timed(work: Callable[[], object]) -> float:
 # ------------------------------------------------------------------ the questions
 
 
-def one_gang(nodes: int, pods: int, times: int = 15, **request: str) -> float:
+def one_gang(nodes: int, pods: int, times: int = 15, **request: Any) -> float:
     """Milliseconds of one decision, the median: each gang stays, so that every one changes what the next finds."""
     state = cluster(nodes)
     request = request or {"preferred": RACK}
@@ -190,7 +191,7 @@ def figures() -> Iterator[report.Figure]:
     large = one_gang(40_000, 512)
     yield shown("gang_512.40000_nodes", large, "ms", 5)
     yield shown("gang_512.40000_nodes.required_block", one_gang(40_000, 512, required=BLOCK), "ms", 5)
-    yield shown("gang_512.40000_nodes.unconstrained", one_gang(40_000, 512, unconstrained="yes"), "ms", 5)
+    yield shown("gang_512.40000_nodes.unconstrained", one_gang(40_000, 512, unconstrained=True), "ms", 5)
     yield shown("gang_512.growth_nodes_x10", large / one_gang(4_000, 512, times=7), "x")
     yield shown("gang.growth_pods_x10", large / one_gang(40_000, 51), "x")
     yield shown("first_decision.40000_nodes", tree(40_000), "ms")
@@ -204,7 +205,7 @@ def figures() -> Iterator[report.Figure]:
 
 QUESTIONS: dict[str, Callable[[], object]] = {
     "gang": lambda: one_gang(40_000, 512),
-    "unconstrained": lambda: one_gang(40_000, 512, unconstrained="yes"),
+    "unconstrained": lambda: one_gang(40_000, 512, unconstrained=True),
     "unfit": lambda: none_fits(40_000),
     "victims": lambda: victims(5_000, 5_000),
     "tree": lambda: tree(40_000),
